@@ -1,1 +1,1 @@
-"""Board descriptions and vendor project templates."""
+"""Board descriptions: data alone; what a board shares with others of its family of devices, `gen.families` has."""

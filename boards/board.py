@@ -2,8 +2,8 @@
 
 import importlib
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields
-from typing import Any, Literal
+from dataclasses import asdict, dataclass, fields
+from typing import Any
 
 from boards.linux import LinuxTree
 from boards.memory import MemoryPort
@@ -14,13 +14,13 @@ __all__ = ["Board"]
 
 @dataclass(frozen=True, kw_only=True)
 class Board:
-    """A board and the device on it. ``resources`` are what the device has, by the names in `gen.hw.families`."""
+    """A board and the device on it. ``resources`` are what the device has, by its family's names."""
 
     name: str
     #: Name as sold.
     title: str
-    #: Key of `gen.hw.families.FAMILIES`.
-    family: Literal["xcup", "xc7", "cyclonev", "ecp5"]
+    #: Name of its family of devices in `gen.families`.
+    family: str
     #: Device as the vendor's tool spells it.
     part: str
     #: Nominal clock of the NPU; no promise before place and route.
@@ -51,10 +51,8 @@ class Board:
     #: Where `gen deploy`'s packages look for the machine unless told otherwise, as `npudriver.connect` has it: in the
     #: device tree beside a processor; else what stands between the board and the host.
     driver_device: str = "uio:npu"
-    #: Open place and route tool and its options for the device; none where there is no such tool.
+    #: Options that name the device to the family's nextpnr; none where that does not know it.
     nextpnr: tuple[str, ...] = ()
-    #: Files of the vendor project -> their templates in boards/templates.
-    project: Mapping[str, str] = field(default_factory=dict)
 
     def config(self, macs: int, **overrides: int) -> NpuConfig:
         """The preset for ``macs`` on this board; ``overrides`` replace single fields.
@@ -81,5 +79,5 @@ class Board:
 
     def to_dict(self) -> dict[str, Any]:
         values = {item.name: getattr(self, item.name) for item in fields(self)}
-        return {**values, "resources": dict(self.resources), "project": dict(self.project),
+        return {**values, "resources": dict(self.resources),
                 "memory": self.memory.to_dict(), "linux": None if self.linux is None else asdict(self.linux)}

@@ -5,7 +5,6 @@ from dataclasses import replace
 from boards.board import Board
 from boards.linux import CYCLONE_V
 from boards.memory import MemoryPort
-from boards.projects import QUARTUS
 
 __all__ = ["BOARDS"]
 
@@ -23,7 +22,6 @@ _DE10_NANO = Board(
         # JESD79-3, two chips of 4 Gbit and 16 pins: tRFC 260 ns, pages of 2 KiB in each; tRP and tRCD 13.75 ns.
         refresh_interval_ns=7800, refresh_ns=260, row_bytes=4096, banks=8, row_miss_ns=27.5, write_to_read_ns=7.5),
     amaranth_platform="amaranth_boards.de10_nano:DE10NanoPlatform",
-    project=QUARTUS,
 )
 
 BOARDS = (

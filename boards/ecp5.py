@@ -4,12 +4,8 @@ from dataclasses import replace
 
 from boards.board import Board
 from boards.memory import MemoryPort
-from boards.projects import ECP5
 
 __all__ = ["BOARDS"]
-
-#: Of nextpnr, 0.7 or newer: less wire than the default placer makes, in less time.
-_PLACER = ("--placer", "static")
 
 _ULX3S = Board(
     name="ecp5", title="ULX3S-85F", family="ecp5", part="LFE5U-85F-6BG381C", clock_mhz=85,
@@ -23,8 +19,8 @@ _ULX3S = Board(
         # MT48LC16M16: 8,192 refreshes in 64 ms, tRFC 66 ns, rows of 512 columns; tRP and tRCD 20 ns.
         refresh_interval_ns=7812.5, refresh_ns=66, row_bytes=1024, banks=4, row_miss_ns=40, write_to_read_ns=0),
     amaranth_platform="amaranth_boards.ulx3s:ULX3S_85F_Platform",
-    nextpnr=("nextpnr-ecp5", "--85k", "--package", "CABGA381", "--speed", "6", *_PLACER),
-    driver_device="tcp://localhost:1234", project=ECP5,
+    nextpnr=("--85k", "--package", "CABGA381", "--speed", "6"),
+    driver_device="tcp://localhost:1234",
 )
 
 BOARDS = (
@@ -39,5 +35,5 @@ BOARDS = (
             refresh_interval_ns=7812.5, refresh_ns=260, row_bytes=2048, banks=8, row_miss_ns=27.5,
             write_to_read_ns=7.5),
         amaranth_platform="amaranth_boards.ecpix5:ECPIX585Platform",
-        nextpnr=("nextpnr-ecp5", "--um5g-85k", "--package", "CABGA554", "--speed", "8", *_PLACER)),
+        nextpnr=("--um5g-85k", "--package", "CABGA554", "--speed", "8")),
 )

@@ -10,8 +10,8 @@ __all__ = ["KV260Platform", "Ultra96V2Platform", "ZCU102Platform"]
 
 
 class _ZynqUltraScalePlatform(XilinxPlatform):
-    resources: list = []
-    connectors: list = []
+    resources: list = []    # type: ignore[assignment]
+    connectors: list = []   # type: ignore[assignment]
 
 
 class Ultra96V2Platform(_ZynqUltraScalePlatform):

@@ -5,7 +5,6 @@ from dataclasses import replace
 from boards.board import Board
 from boards.linux import ZYNQ_7000
 from boards.memory import MemoryPort
-from boards.projects import VIVADO
 
 __all__ = ["BOARDS"]
 
@@ -24,7 +23,6 @@ _PYNQ_Z1 = Board(
         refresh_interval_ns=7800, refresh_ns=260, row_bytes=2048, banks=8, row_miss_ns=26.3, write_to_read_ns=7.5),
     # The device is the Arty Z7-20's, which amaranth-boards has.
     amaranth_platform="amaranth_boards.arty_z7:ArtyZ720Platform", vendor_board="pynq-z1",
-    project=VIVADO,
 )
 
 BOARDS = (

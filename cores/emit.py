@@ -9,12 +9,11 @@ from amaranth.hdl._ir import PortDirection  # `convert` takes it, no public modu
 from amaranth.lib import wiring
 
 from .config import NpuConfig
-from .lib.component import Component
 
 __all__ = ["emit_component", "emit_verilog"]
 
 
-def _ports(component: Component, separator: str) -> dict[str, tuple[Value, PortDirection]]:
+def _ports(component: wiring.Component, separator: str) -> dict[str, tuple[Value, PortDirection]]:
     ports = {}
     for path, member, value in component.signature.flatten(component):
         direction = PortDirection.Input if member.flow == wiring.In else PortDirection.Output
@@ -37,7 +36,7 @@ write_verilog
 _ATTRIBUTES = ("generator", "top", "src", "amaranth.hierarchy", "amaranth.decoding", "unused_bits")
 
 
-def emit_component(component: Component, *, name: str = "top", separator: str = "__") -> str:
+def emit_component(component: wiring.Component, *, name: str = "top", separator: str = "__") -> str:
     """Verilog of one component, the same by the rules of Verilog (2005) and SystemVerilog.
 
     A port is called after its path in the signature, joined by ``separator``: stream ``o`` becomes ``o__valid``,

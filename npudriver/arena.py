@@ -12,7 +12,7 @@ class Arena:
 
     def __init__(self, base: int, size: int) -> None:
         self.base, self.size = base, size
-        self._taken: list[tuple[int, int]] = []     # (first address, behind the last), in order
+        self._taken: list[tuple[int, int]] = []     # (first address, one past the last), in order
 
     @property
     def free_bytes(self) -> int:

@@ -107,7 +107,7 @@ class Device:
     # -- what inferences and programs ask ------------------------------------------------------------------------
 
     def enqueue(self, inference: Inference) -> None:
-        """Start an inference, or put it behind those that wait."""
+        """Start an inference, or put it after those that wait."""
         self._queue.append(inference)
         self.poll()
         self._advance()
@@ -165,7 +165,7 @@ class Device:
     def recover(self, inference: Inference) -> None:
         """After an inference has failed: bring the device to where it takes programs, by a reset if need be.
 
-        Others are not disturbed, but for one that does not end and that this one waits behind, and one that a reset
+        Others are not disturbed, but for one that does not end and that this one waits for, and one that a reset
         hits; they are aborted. Raises DeviceError.
         """
         try:

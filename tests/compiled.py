@@ -54,9 +54,9 @@ def golden_tensors(graph: Graph, inputs: Mapping[str, np.ndarray]) -> dict[str, 
     for name, values in inputs.items():
         tensors[name] = values[None]
     for layer in graph.layers:
-        residual = tensors[layer.residual.other] if layer.residual else None
         tensors[layer.output] = golden.run_layer(
-            layer, tensors[layer.input], residual, zero_point=graph.tensors[layer.input].zero_point)
+            layer, tensors[layer.input], [tensors[name] for name in layer.others],
+            zero_point=graph.tensors[layer.input].zero_point)
     return {name: tensors[name][0] for name in (*inputs, *(layer.output for layer in graph.layers))}
 
 

@@ -5,7 +5,8 @@ from pathlib import Path
 
 from amaranth.lib import wiring
 
-from gen.hw.families import FAMILIES, HIDE_ELEMENTS
+from gen.families.family import HIDE_ELEMENTS
+from gen.families.registry import FAMILIES
 from sim.toolchain import find_yosys
 from tests.bench import verilog_of
 
@@ -32,7 +33,7 @@ def xilinx_netlist(component: wiring.Component, folder: Path) -> str:
     """The netlist as Verilog.
 
     Verilator may take it for a loop that one bit of a wire follows from another one of it, where models of cells have
-    two bits in one assignment. Real loops are errors of `gen.hw.netlist`, which looks at bits.
+    two bits in one assignment. Real loops are errors of `gen.hw.timing`, which looks at bits.
     """
     ran = _yosys(component, folder, [*_MAPPED, "write_verilog -noattr netlist.v"])
     assert not ran.returncode, ran.stdout[-1000:] + ran.stderr

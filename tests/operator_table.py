@@ -38,7 +38,7 @@ def page() -> str:
     before, _, rest = PAGE.read_text().partition(_BEGIN)
     _, found, after = rest.partition(_END)
     if not found:
-        raise ValueError(f"{PAGE} has no {_BEGIN.strip()} with {_END.strip()} behind it")
+        raise ValueError(f"{PAGE} has no {_BEGIN.strip()} with {_END.strip()} after it")
     return before + _BEGIN + "\n" + "\n".join(_table()) + "\n\n" + _END + after
 
 

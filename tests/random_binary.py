@@ -4,9 +4,10 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from gen.ir.graph import Conv, Graph, Pool, Requantize, Tensor
+from gen.ir.graph import Conv, Graph, Pool
+from gen.ir.tensor import Requantize, Tensor
 from gen.ir.verify import verify
-from tests.random_layers import RandomBuilder
+from tests.random_layers import RandomBuilder, operations
 
 __all__ = ["random_binary_graph"]
 
@@ -59,7 +60,8 @@ class _Builder(RandomBuilder):
             bias += (bias + (0 if padded else weights[0].size)) % 2
         stage = self.thresholds(bias) if thresholds else replace(self.requantize(channels, spread, target), bias=bias)
         self.layers.append(Conv(f"layer{len(self.layers)}", source.name, target.name, weights, False, stride, pads,
-                                stage, None if thresholds else self.residual(target), pad_value=pad_value))
+                                stage, pad_value=pad_value,
+                                epilogue=operations(None if thresholds else self.residual(target))))
         return target
 
 

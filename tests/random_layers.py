@@ -5,10 +5,17 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from cores.arch.numerics import FIRST_BITS, MULTIPLIER_BITS, PRODUCT_MULTIPLIER_BITS, TABLE_BYTES
-from gen.ir.graph import Bend, Conv, Graph, Layer, Pool, Requantize, Residual, Table, Tensor, output_size
+from gen.ir.epilogue.add import Add
+from gen.ir.epilogue.base import StoreOp
+from gen.ir.epilogue.leaky import Leaky
+from gen.ir.epilogue.multiply import Multiply
+from gen.ir.epilogue.table import Table
+from gen.ir.epilogue.upsample import Upsample
+from gen.ir.graph import Conv, Graph, Layer, Pool, output_size
+from gen.ir.tensor import Requantize, Tensor
 from gen.ir.verify import verify
 
-__all__ = ["RandomBuilder", "random_graph", "random_inputs", "random_pairs", "with_products",
+__all__ = ["RandomBuilder", "operations", "random_graph", "random_inputs", "random_pairs", "with_products",
            "with_tables"]
 
 
@@ -16,6 +23,11 @@ __all__ = ["RandomBuilder", "random_graph", "random_inputs", "random_pairs", "wi
 _LARGEST_SUM = 1 << 18
 
 _Pair = tuple[int, int]
+
+
+def operations(*some: StoreOp | None) -> tuple[StoreOp, ...]:
+    """Those that are there."""
+    return tuple(op for op in some if op is not None)
 
 
 @dataclass(eq=False)
@@ -44,15 +56,16 @@ class RandomBuilder:
         down, across = (min(largest, int(self._scaling.choice([1, 2, 2, 3, 5, 33 - axis]))) for axis in range(2))
         return down, across
 
-    def bend(self, target: Tensor, residual: Residual | None) -> Bend | None:
+    def leaky(self, target: Tensor, residual: Add | None) -> Leaky | None:
         """Another second stage, now and then where there is none."""
         rng = self._scaling
         if residual or rng.random() >= 0.2:
             return None
         low, high = (-128, 127) if rng.random() < 0.5 else sorted(int(v) for v in rng.integers(-128, 128, 2))
-        factors = rng.integers(0, 1 << MULTIPLIER_BITS, 2).tolist()
+        multiplier, negative = rng.integers(0, 1 << MULTIPLIER_BITS, 2).tolist()
         middle = Tensor(f"{target.name}_middle", target.shape, 1.0, 0)
-        return Bend(middle, *factors, int(rng.integers(15, 18)), target.zero_point, low, high)
+        return Leaky(middle=middle, multiplier=multiplier, negative=negative, shift=int(rng.integers(15, 18)),
+                     zero_point=target.zero_point, low=low, high=high)
 
     def chance(self, probability: float) -> bool:
         return bool(self.rng.random() < probability)
@@ -89,7 +102,7 @@ class RandomBuilder:
         return replace(stage, multiplier=np.minimum(2 * stage.multiplier, (1 << MULTIPLIER_BITS) - 1),
                        zero_point=self.between(-1, 1), low=low, high=high)
 
-    def residual(self, target: Tensor) -> Residual | None:
+    def residual(self, target: Tensor) -> Add | None:
         """An addition of any earlier tensor of the same shape, which gets made if it is wanted and not there."""
         fitting = [t.name for t in self.tensors.values() if t.shape == target.shape and t.name != target.name]
         if not fitting or not self.chance(0.6):
@@ -97,8 +110,14 @@ class RandomBuilder:
         middle = Tensor(f"{target.name}_middle", target.shape, 1.0, self.between(-128, 127))
         low, high = (-128, 127) if self.chance(0.5) else sorted(int(v) for v in self.rng.integers(-128, 128, 2))
         multiplier_a, multiplier_b = self.between(0, (1 << 17) - 1), self.between(0, (1 << 17) - 1)
-        return Residual(middle, str(self.rng.choice(fitting)), multiplier_a, multiplier_b,
-                        self.between(-(1 << 25), 1 << 25), self.between(15, 18), target.zero_point, low, high)
+        return Add(middle=middle, other=str(self.rng.choice(fitting)), multiplier_a=multiplier_a,
+                   multiplier_b=multiplier_b, constant=self.between(-(1 << 25), 1 << 25), shift=self.between(15, 18),
+                   zero_point=target.zero_point, low=low, high=high)
+
+    def epilogue(self, factors: _Pair, target: Tensor, residual: Add | None) -> tuple[StoreOp, ...]:
+        """Operations that follow each other in a store."""
+        upsample = None if factors == (1, 1) else Upsample(factors)
+        return operations(upsample, residual, self.leaky(target, residual))
 
     def window(self, source: Tensor, largest: int, *,
                square: bool = False) -> tuple[_Pair, _Pair, tuple[int, int, int, int], _Pair]:
@@ -160,11 +179,11 @@ class RandomBuilder:
         if residual and self.chance(0.3):
             requantize = self.wide(requantize)
         self.layers.append(Conv(f"layer{len(self.layers)}", source.name, target.name, weights, depthwise, stride, pads,
-                                requantize, residual, upsample=factors, bend=self.bend(target, residual)))
+                                requantize, epilogue=self.epilogue(factors, target, residual)))
         return target
 
     def pair(self, source: Tensor) -> Tensor:
-        """A depthwise layer and a pointwise one behind it."""
+        """A depthwise layer and a pointwise one after it."""
         for depthwise in (True, False):
             channels, stride = source.shape[0], (1, 1)
             kernel, pads, size = (1, 1), (0, 0, 0, 0), source.shape[1:]
@@ -183,7 +202,8 @@ class RandomBuilder:
             if residual is not None and residual.other == between:
                 residual = None
             self.layers.append(Conv(f"layer{len(self.layers)}", source.name, target.name, weights, depthwise, stride,
-                                    pads, self.requantize(channels, spread, target), residual))
+                                    pads, self.requantize(channels, spread, target),
+                                    epilogue=operations(residual)))
             source = target
         return source
 
@@ -196,12 +216,12 @@ class RandomBuilder:
         requantize, residual = self.requantize(source.shape[0], spread, target), self.residual(target)
         self.layers.append(Pool(f"layer{len(self.layers)}", source.name, target.name, maximum, kernel, stride, pads,
                                 -128 if maximum else source.zero_point,
-                                requantize, residual, upsample=factors, bend=self.bend(target, residual)))
+                                requantize, epilogue=self.epilogue(factors, target, residual)))
         return target
 
 
 def random_pairs(seed: int, *, pairs: int = 2, max_channels: int = 130, max_size: int = 24) -> Graph:
-    """A graph of depthwise layers, each with a pointwise one behind it, and sometimes other layers around."""
+    """A graph of depthwise layers, each with a pointwise one after it, and sometimes other layers around."""
     rng = np.random.default_rng(seed)
     builder = RandomBuilder(rng, max_channels, max_size, 0.2)
     tensor = entrance = builder.tensor((builder.channels(), builder.between(1, max_size), builder.between(1, max_size)))
@@ -239,7 +259,7 @@ def with_tables(graph: Graph, seed: int, *, share: float = 0.7) -> Graph:
     """A graph of which a ``share`` of the layers have tables, two of them at random."""
     rng = np.random.default_rng(seed)
     tables = rng.integers(-128, 128, (2, TABLE_BYTES)).astype(np.int8)
-    layers = [replace(layer, table=Table(graph.tensors[layer.output], tables[rng.integers(2)]))
+    layers = [replace(layer, epilogue=(*layer.epilogue, Table(graph.tensors[layer.output], tables[rng.integers(2)])))
               if rng.random() < share else layer for layer in graph.layers]
     graph = replace(graph, layers=tuple(layers))
     verify(graph)
@@ -251,21 +271,23 @@ def with_products(graph: Graph, seed: int, *, share: float = 0.7) -> Graph:
     rng = np.random.default_rng(seed)
     tensors, inputs, layers = dict(graph.tensors), dict(graph.inputs), []
     for layer in graph.layers:
-        if layer.bend or rng.random() >= share:
+        if any(isinstance(op, Leaky) for op in layer.epilogue) or rng.random() >= share:
             layers.append(layer)
             continue
-        target, other = graph.tensors[layer.output], layer.residual and layer.residual.other
-        if other is None:
+        target, other = graph.tensors[layer.output], next(iter(layer.others), "")
+        if not other:
             other = f"{layer.name}_vector"
             tensors[other] = Tensor(other, (target.shape[0], 1, 1), 1.0, int(rng.choice([-128, 127, 5])))
             inputs[other] = other, ()
         first = layer.requantize
         first = replace(first, low=max(first.low, -128), high=max(first.low, -128, min(first.high, 127)))
         multiplier = int(rng.integers(1, 1 << PRODUCT_MULTIPLIER_BITS))
-        stage = Residual(replace(target, name=f"{layer.name}_factor", zero_point=first.zero_point), other, 0,
-                         multiplier, tensors[other].zero_point * multiplier, int(rng.integers(18, 23)),
-                         target.zero_point, -128, 127, product=True)
-        layers.append(replace(layer, requantize=first, residual=stage))
+        stage = Multiply(
+            middle=replace(target, name=f"{layer.name}_factor", zero_point=first.zero_point), other=other,
+            multiplier=multiplier, constant=tensors[other].zero_point * multiplier, shift=int(rng.integers(18, 23)),
+            zero_point=target.zero_point, low=-128, high=127)
+        kept = (op for op in layer.epilogue if not op.others)
+        layers.append(replace(layer, requantize=first, epilogue=(*kept, stage)))
     graph = replace(graph, tensors=tensors, inputs=inputs, layers=tuple(layers))
     verify(graph)
     return graph

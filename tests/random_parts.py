@@ -4,7 +4,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from gen.ir.graph import Graph, Part, Pool, Tensor
+from gen.ir.graph import Graph, Pool
+from gen.ir.tensor import Part, Tensor
 from gen.ir.verify import verify
 from tests.random_layers import RandomBuilder
 

@@ -2,13 +2,14 @@
 
 import numpy as np
 
-from gen.ir.graph import Conv, Graph, Layer, Pool, Requantize, Tensor
+from gen.ir.graph import Conv, Graph, Layer, Pool
+from gen.ir.tensor import Requantize, Tensor
 from gen.ir.verify import verify
 from sim.golden import quantize_multiplier
 
 __all__ = ["vgg16_graph"]
 
-#: Output channels of the 3x3 convolutions; a maximum of 2x2 behind each stage.
+#: Output channels of the 3x3 convolutions; a maximum of 2x2 after each stage.
 _STAGES = ((64, 64), (128, 128), (256, 256, 256), (512, 512, 512), (512, 512, 512))
 _FULLY_CONNECTED = (4096, 4096, 1000)
 #: Standard deviation of the weights, whose largest are 127: about that of trained layers.
@@ -16,7 +17,7 @@ _DEVIATION = 127 / 5
 
 
 def vgg16_graph(*, size: int = 224, zero_point: int = -128, deviation: float = _DEVIATION, seed: int = 0) -> Graph:
-    """``size``: of the image, a multiple of 32; ``zero_point``: of all activations behind a ReLU."""
+    """``size``: of the image, a multiple of 32; ``zero_point``: of all activations after a ReLU."""
     rng = np.random.default_rng(seed)
     tensor = Tensor("image", (3, size, size), 1.0, 0)
     tensors, layers = {tensor.name: tensor}, list[Layer]()

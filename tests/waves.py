@@ -74,7 +74,7 @@ DIAGRAMS = (
 
 
 def record() -> Record:
-    """A run of a small program with a short latency, up to the CLEAR behind it."""
+    """A run of a small program with a short latency, up to the CLEAR after it."""
     case = convolutions(_CONFIG, 1)
     with tempfile.TemporaryDirectory() as folder:
         waves = Path(folder) / "npu.vcd"
@@ -84,7 +84,7 @@ def record() -> Record:
 
 
 def _sampled(waves: Path) -> Record:
-    """The harness dumps every cycle twice: in front of the rising edge, where ports are settled, and behind it."""
+    """The harness dumps every cycle twice: before the rising edge, where ports are settled, and after it."""
     from vcdvcd import VCDVCD
 
     ports = {port for diagram in DIAGRAMS for port in (*diagram.ports, diagram.when)}

@@ -54,6 +54,7 @@ class AccumulatorSlice(Component):
         width = self.config.acc_width
         memories = {}
         for copy in ("add", "store"):
+            memory: Memory
             m.submodules[copy] = memory = Memory(shape=width * self.lanes, depth=2 * self.config.acc_depth, init=[])
             memories[copy] = memory.write_port(), memory.read_port()
         read, store = memories["add"][1], memories["store"][1]

@@ -87,6 +87,7 @@ class InputBuffer(Component):
         # bits a byte, if all of them have.
         lane = 9 if config.binary_rows else config.activation_bits
         for bank in range(config.banks):
+            memory: Memory
             m.submodules[f"bank{bank}"] = memory = Memory(
                 shape=unsigned(lane * lanes), depth=config.input_depth, init=[])
             write, read = memory.write_port(granularity=lane if config.gather else None), memory.read_port()

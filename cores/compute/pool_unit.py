@@ -70,7 +70,7 @@ class PoolUnit(Component):
                     m.d.sync += result.eq(tap)
                 with m.Elif(~maximum):
                     m.d.sync += result.eq(result + tap)
-        connect(m, fifo.r_stream, flipped(self.output))  # type: ignore[arg-type]
+        connect(m, fifo.r_stream, flipped(self.output))
         m.d.sync += self.ready.eq(fifo.level <= self.SLOTS - 1)
         m.d.comb += [
             fifo.w_en.eq(finished),

@@ -40,6 +40,7 @@ class PerformanceCounters(Component):
 
     def elaborate(self, platform):
         m = Module()
+        sums: Memory
         m.submodules.sums = sums = Memory(shape=COUNTER_BITS, depth=self.count, init=[])
         write, read = sums.write_port(), sums.read_port(domain="comb")
 

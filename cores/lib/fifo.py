@@ -33,6 +33,7 @@ class _Ring(FIFOInterface, Elaboratable):
 
     def _ring(self, m: Module, *, capacity: int, level: Signal, some: Signal, take: Value, domain: str) -> ReadPort:
         """Keep ``level``, of at most ``capacity``, and ``some``, whether it is not 0; an entry leaves with ``take``."""
+        storage: Memory
         m.submodules.storage = storage = Memory(
             shape=self.width, depth=self.depth, init=[], attrs=self._ATTRIBUTES)
         write, read = storage.write_port(), storage.read_port(domain=domain)

@@ -85,7 +85,7 @@ class LoadEngine(Component):
             writer.input.valid.eq(fifo.r_rdy),
             writer.input.payload.eq(fifo.r_data[:config.beat_bits]),
         ]
-        connect(m, contexts.r_stream, writer.queue)  # type: ignore[arg-type]
+        connect(m, contexts.r_stream, writer.queue)
         failed, decode_error = fifo.r_data[config.beat_bits], fifo.r_data[config.beat_bits + 1]
 
         # -- writer -----------------------------------------------------------------------------------------------

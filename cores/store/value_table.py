@@ -51,6 +51,7 @@ class ValueTable(StoreStage):
             m.d.sync += count.eq(count + 1)
 
         for first in range(0, self.config.ic_lanes, self.SHARED):
+            memory: Memory
             m.submodules[f"memory{first}"] = memory = Memory(
                 shape=8 * self.WORD, depth=words, init=[], attrs={"ram_style": "block"})
             port = memory.write_port()

@@ -16,9 +16,9 @@ import onnx
 
 from cores.config import NpuConfig
 from gen.prune.blocks import prune_blocks
-from gen.prune.measure import Judge
+from gen.prune.measure import AccuracyEvaluator
 from gen.prune.plan import Goal, Pruner, read_model
-from gen.prune.timing import Twin
+from gen.prune.timing import QuantisedCounterpart
 from gen.train.data import read_dataset
 from gen.train.session import Session, read_session
 
@@ -30,7 +30,7 @@ def rows(model: onnx.ModelProto, pruner: Pruner, like: float) -> Iterator[tuple[
     yield "dense", model
     for density in (0.75, 0.5, 0.25):
         yield f"blocks at {density:.0%}", prune_blocks(model, density, CONFIG)
-    cycles = Twin.of(prune_blocks(model, like, CONFIG), name="model").times(CONFIG).total
+    cycles = QuantisedCounterpart.of(prune_blocks(model, like, CONFIG), name="model").times(CONFIG).total
     for kind in ("gamma", "apoz"):
         try:
             yield f"channels by {kind}", pruner.prune(Goal(kind=kind, cycles=cycles)).model
@@ -66,20 +66,20 @@ def main() -> None:
     shape = tuple(dim.dim_value for dim in model.graph.input[0].type.tensor_type.shape.dim[1:])
     first = msgspec.structs.replace(session.train, count=SCORED)
     scored, test = (read_dataset(data, session, folder, name=name, shape=shape) for data in (first, session.test))
-    judge = Judge.of(model, {name: test.inputs}, test.labels)
+    evaluator = AccuracyEvaluator.of(model, {name: test.inputs}, test.labels)
     pruner = Pruner(model, CONFIG, name=str(arguments.model))
-    pruner.judge_by({name: scored.inputs}, scored.labels)
+    pruner.evaluate_by({name: scored.inputs}, scored.labels)
     print("| | cycles | accuracy | fine-tuned |\n|---|---|---|---|", flush=True)
     for title, pruned in rows(model, pruner, arguments.like):
         if not title.startswith(arguments.only or ""):
             continue
-        cycles, accuracy = Twin.of(pruned, name=title).times(CONFIG).total, judge.accuracy(pruned)
+        cycles, accuracy = QuantisedCounterpart.of(pruned, name=title).times(CONFIG).total, evaluator.accuracy(pruned)
         tuned = ""
         if not arguments.untuned:
             from gen.train.fit import train  # which needs PyTorch
 
             pruned = train(session, pruned, folder, name=title, teacher=model).model
-            tuned = f"{judge.accuracy(pruned):.2%}"
+            tuned = f"{evaluator.accuracy(pruned):.2%}"
         if arguments.keep:
             arguments.keep.mkdir(parents=True, exist_ok=True)
             onnx.save(pruned, arguments.keep / f"{title.replace(' ', '-').replace('%', '')}.onnx")

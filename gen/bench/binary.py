@@ -8,7 +8,9 @@ import numpy as np
 from cores.arch.isa import Opcode
 from gen.bench.comparisons import Case, Comparison, Goal, compare
 from gen.bench.layers import Measurement, measure_graph
-from gen.ir.graph import Conv, Graph, Pool, Requantize, Residual, Tensor, output_size
+from gen.ir.epilogue.add import Add
+from gen.ir.graph import Conv, Graph, Pool, output_size
+from gen.ir.tensor import Requantize, Tensor
 from gen.ir.verify import verify
 from sim.golden import quantize_multiplier, quantize_residual
 from sim.rtl.machine import RtlMachine
@@ -104,10 +106,11 @@ class _Builder:
             spread = 74.0 * 50 * np.sqrt(9.0 * channels)
             bias = self.rng.normal(0, spread / 4, outputs)
         multiplier_a, multiplier_b, shift = quantize_residual(0.7, 0.7)
-        residual = Residual(Tensor(f"{name}/middle", target.shape, 1.0, 0), shortcut.name, multiplier_a, multiplier_b,
-                            0, shift, 0, -128, 127)
+        added = Add(middle=Tensor(f"{name}/middle", target.shape, 1.0, 0), other=shortcut.name,
+                    multiplier_a=multiplier_a, multiplier_b=multiplier_b, constant=0, shift=shift, zero_point=0,
+                    low=-128, high=127)
         self.layers.append(Conv(name, source.name, name, weights, False, (stride, stride), (1,) * 4,
-                                self._stage(_SPREAD / spread, bias), residual))
+                                self._stage(_SPREAD / spread, bias), epilogue=(added,)))
         return target
 
     def graph(self, name: str, inputs: list[str], output: Tensor) -> Graph:

@@ -9,7 +9,10 @@ import numpy as np
 
 from cores.config import NpuConfig
 from gen.bench.layers import measure_graph
-from gen.ir.graph import Conv, Graph, Layer, Pool, Requantize, Residual, Tensor, output_size
+from gen.ir.epilogue.add import Add
+from gen.ir.epilogue.base import StoreOp
+from gen.ir.graph import Conv, Graph, Layer, Pool, output_size
+from gen.ir.tensor import Requantize, Tensor
 from gen.ir.verify import verify
 from sim.golden import quantize_multiplier, quantize_residual
 from sim.rtl.machine import RtlMachine
@@ -80,18 +83,19 @@ def large_graph(layer: LargeLayer, *, seed: int = 0) -> Graph:
     multiplier, shift = quantize_multiplier(np.full(outputs, scale.get(layer.kind, 1.0)))
     low = target.zero_point if layer.kind == "Relu" else -128
     requantize = Requantize(rng.integers(-9, 9, outputs), multiplier, shift, target.zero_point, low, 127)
-    residual = None
+    epilogue: tuple[StoreOp, ...] = ()
     if layer.kind == "Add":
         tensors["other"] = Tensor("other", source.shape, 1.0, 0)
         first, second, common = quantize_residual(0.6, 0.8)
-        residual = Residual(target, "other", first, second, 1234, common, target.zero_point, -128, 127)
+        epilogue = Add(middle=target, other="other", multiplier_a=first, multiplier_b=second, constant=1234,
+                       shift=common, zero_point=target.zero_point, low=-128, high=127),
     node: Layer
     if layer.kind == "1x1":
         weights = rng.integers(-127, 128, (outputs, channels, 1, 1)).astype(np.int16)
         node = Conv(layer.name, source.name, target.name, weights, False, (1, 1), (0, 0, 0, 0), requantize)
     else:
         node = Pool(layer.name, source.name, target.name, layer.kind == "maximum", layer.kernel,
-                    (layer.stride, layer.stride), (0, 0, 0, 0), 0, requantize, residual)
+                    (layer.stride, layer.stride), (0, 0, 0, 0), 0, requantize, epilogue=epilogue)
     inputs: dict[str, tuple[str, tuple]] = {name: (name, ()) for name in tensors if name != target.name}
     graph = Graph(layer.name, tensors, (node,), inputs, {target.name: (target.name, ())})
     verify(graph)

@@ -6,8 +6,9 @@ import numpy as np
 
 from cores.config import NpuConfig
 from gen.compiler import compile_graph
-from gen.ir.graph import Conv, Graph, Requantize, Tensor, output_size
+from gen.ir.graph import Conv, Graph, output_size
 from gen.ir.reference import run as run_reference
+from gen.ir.tensor import Requantize, Tensor
 from gen.ir.verify import verify
 from gen.options import CompileOptions
 from gen.passes.prune import prune_weights

@@ -11,7 +11,7 @@ from cores.arch.stochastic import Circuit
 from cores.compute.binary.binary_unit import BinaryUnit
 from cores.compute.mac_array import MacArray
 from cores.emit import emit_component
-from gen.energy.units import INPUTS, PIXELS, ROWS, integer_config, stochastic_unit
+from gen.energy.unit_energy import INPUTS, PIXELS, ROWS, integer_config, stochastic_unit
 from gen.hw.synth import synthesize
 from gen.hw.timing import measure_timing
 

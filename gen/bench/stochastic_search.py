@@ -5,13 +5,13 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 
-from gen.explore.course import best_so_far
+from gen.explore.convergence import best_so_far
 from gen.explore.evaluation import Problem
 from gen.explore.ledger import Ledger
 from gen.explore.methods import Name, chosen_method
 from gen.explore.search import Workers, search
 
-__all__ = ["EVALUATIONS", "METHODS", "SEEDS", "SPACE", "Course", "SearchRow", "measure_searches", "rows_of"]
+__all__ = ["EVALUATIONS", "METHODS", "SEEDS", "SPACE", "Convergence", "SearchRow", "measure_searches", "rows_of"]
 
 #: The space that is searched.
 SPACE = Path(__file__).with_name("stochastic_search.json")
@@ -23,7 +23,7 @@ _MARKS = (35, 70, 140, 280, EVALUATIONS)
 
 
 @dataclass(frozen=True)
-class Course:
+class Convergence:
     """The best reward after the first, the second, ... evaluation of a method with a seed."""
 
     method: str
@@ -46,7 +46,7 @@ class SearchRow:
 
 
 def measure_searches(problem: Problem, workers: AbstractContextManager[Workers], ledger: Ledger,
-                     remark: Callable[[str], None] = lambda step: None) -> Iterator[Course]:
+                     remark: Callable[[str], None] = lambda step: None) -> Iterator[Convergence]:
     """All points first, as ``grid``, then each method with each seed, which measure nothing anew.
 
     Raises what the workers and `chosen_method` do.
@@ -56,16 +56,16 @@ def measure_searches(problem: Problem, workers: AbstractContextManager[Workers],
         for name, seed in (("grid", 0), *((name, seed) for name in METHODS for seed in SEEDS)):
             remark(f"{name}, seed {seed}")
             _, method = chosen_method(name, problem, EVALUATIONS, seed)
-            yield Course(name, seed, best_so_far(search(problem, method, hands, ledger), goal))
+            yield Convergence(name, seed, best_so_far(search(problem, method, hands, ledger), goal))
 
 
-def rows_of(courses: Sequence[Course]) -> list[SearchRow]:
+def rows_of(curves: Sequence[Convergence]) -> list[SearchRow]:
     """Of each method."""
-    (grid,) = (course for course in courses if course.method == "grid")
+    (grid,) = (curve for curve in curves if curve.method == "grid")
     optimum = grid.rewards[-1]
     rows = [SearchRow("grid", len(grid.rewards), {}, optimum, 1)]
     for name in METHODS:
-        mine = [course.rewards for course in courses if course.method == name]
+        mine = [curve.rewards for curve in curves if curve.method == name]
         best = {mark: sum(rewards[min(mark, len(rewards)) - 1] for rewards in mine) / len(mine) for mark in _MARKS}
         rows.append(SearchRow(name, sum(map(len, mine)) / len(mine), best, min(rewards[-1] for rewards in mine),
                               sum(rewards[-1] >= optimum for rewards in mine)))

@@ -110,8 +110,8 @@ def errors(graph: Graph, inputs: Mapping[str, np.ndarray], *, samples: Mapping[s
     layers = {}
     for layer in narrow.layers:
         if layer.name in shifts:
-            residual = exact[layer.residual.other] if layer.residual else None
-            alone = run_layer(layer, exact[layer.input], residual, zero_point=graph.tensors[layer.input].zero_point)
+            alone = run_layer(layer, exact[layer.input], [exact[name] for name in layer.others],
+                              zero_point=graph.tensors[layer.input].zero_point)
             zero_point = graph.tensors[layer.output].zero_point
             layers[layer.name] = (_sqnr(exact[layer.output], alone, zero_point),
                                   _sqnr(exact[layer.output], together[layer.output], zero_point))

@@ -2,18 +2,19 @@
 
 Both round where the model quantises. Numbers that are at most ``d`` steps apart in front of that are at most
 ``floor(d) + 1`` apart after it: one where a layer has the inputs that onnxruntime has, as halves go up here and to even
-there. ``d`` is more than 0 behind a tensor that the model does not have: what it is rounded by here, half a step, goes
-on through the layers behind it, times what they multiply by.
+there. ``d`` is more than 0 after a tensor that the model does not have: what it is rounded by here, half a step, goes
+on through the layers after it, times what they multiply by.
 """
 
 from collections.abc import Collection, Mapping
-from math import ceil
 
 import numpy as np
 
-from gen.ir.graph import Bend, Conv, Graph, Layer, Requantize, Residual, Table, Tensor, repeated_by, second_stage
+from gen.ir.epilogue.base import EQUAL, Setting
+from gen.ir.graph import Conv, Graph, Layer
 from gen.ir.parts import ByChannel, origin, wholes
-from sim.golden import conv2d_accumulate, look_up, pool_accumulate, upsample
+from gen.ir.tensor import Requantize, Tensor, repeated_by
+from sim.golden import conv2d_accumulate, pool_accumulate
 
 __all__ = ["Bounds", "thinned"]
 
@@ -21,9 +22,6 @@ __all__ = ["Bounds", "thinned"]
 _PARTS = 64
 #: What multipliers of 17 bits and integer biases are off in front of a rounding, in steps: not enough to be seen alone.
 _NEXT_TO_NOTHING = 1 / 64
-
-#: Nowhere apart.
-_EQUAL = np.zeros(())
 
 
 class Bounds:
@@ -49,13 +47,12 @@ class Bounds:
 
     def _follow(self, layer: Layer) -> None:
         distance, exact = self._first(layer), _is_exact(layer.requantize)
-        if second := second_stage(layer):
-            distance = self._second(layer, second, self._middle(layer, second.middle, distance, exact))
-            exact = False
-        if layer.table:
-            distance = self._looked_up(layer, layer.table, self._middle(layer, layer.table.middle, distance, exact))
-            exact = False
-        target, shape = self._graph.tensors[layer.output], self._values_of(layer.output).shape
+        setting = Setting(layer.requantize, self._graph.tensors[layer.output], layer.repeats, self._graph.tensors)
+        for op in layer.epilogue:
+            if op.source is not None:
+                distance = self._middle(layer, op.source, distance, exact)
+            distance, exact = op.distance(distance, self, setting), op.keeps_values and exact
+        target, shape = self._graph.tensors[layer.output], self.values(layer.output).shape
         if target.onnx_name or any(self._graph.tensors[name].onnx_name
                                    for name in wholes(self._graph.tensors, layer.output)):
             self._tensors.put(layer.output, _rounded(distance), shape)
@@ -68,19 +65,23 @@ class Bounds:
         if not middle.onnx_name:
             return distance + (0 if exact else 0.5)
         self._middles[middle.name] = _rounded(distance)
-        return _EQUAL
+        return EQUAL
 
-    def _values_of(self, name: str) -> np.ndarray:
-        """Of a tensor, or of the part of one."""
+    def values(self, name: str) -> np.ndarray:
+        """Of a tensor, of the part of one, or of a result inside a layer."""
         if name in self._values:
             return self._values[name]
         whole, channels = origin(self._graph.tensors, name)
         return self._values[whole][:, channels.start:channels.stop]
 
+    def apart(self, name: str) -> np.ndarray:
+        """How far onnxruntime's numbers are from a tensor that the model does not have, in its steps."""
+        return self._apart[name]
+
     def _first(self, layer: Layer) -> np.ndarray:
         """In front of the first rounding, in steps of its result."""
         if not (apart := self._apart[layer.input]).any():
-            return _EQUAL
+            return EQUAL
         parts = np.ceil(apart * _PARTS).astype(np.int64)
         if isinstance(layer, Conv):
             sums = conv2d_accumulate(parts, np.abs(layer.weights), layer.depthwise, layer.stride, layer.pads, 0)
@@ -88,36 +89,8 @@ class Bounds:
             sums = pool_accumulate(parts, layer.maximum, layer.kernel, layer.stride, layer.pads, 0)
         stage = layer.requantize
         factor = stage.multiplier / 2.0 ** stage.shift / _PARTS
-        return upsample(sums * factor[:, None, None], layer.upsample)
-
-    def _second(self, layer: Layer, stage: Residual | Bend, apart: np.ndarray) -> np.ndarray:
-        """In front of the second rounding, ``apart`` behind the first."""
-        unit = 2.0 ** -stage.shift
-        if isinstance(stage, Bend):
-            return apart * max(abs(stage.multiplier_a), abs(stage.multiplier_b)) * unit
-        others = self._apart[stage.other]
-        if not stage.product:
-            return (apart * abs(stage.multiplier_a) + others * abs(stage.multiplier_b)) * unit
-        if not (apart.any() or others.any()):
-            return _EQUAL
-        if not (factor := stage.multiplier_b):
-            return _EQUAL
-        mine = np.abs(self._values[stage.middle.name].astype(np.float64) - layer.requantize.zero_point)
-        theirs = np.abs(self._values_of(stage.other).astype(np.float64) - stage.constant / factor)
-        return (mine * others + theirs * apart + apart * others) * factor * unit
-
-    def _looked_up(self, layer: Layer, table: Table, apart: np.ndarray) -> np.ndarray:
-        """Of entries of a table, ``apart`` in front of it."""
-        if not apart.any():
-            return _EQUAL
-        values = self._values[table.middle.name].astype(np.int64)
-        here, most = look_up(values, table.values).astype(np.int64), np.zeros(values.shape)
-        for steps in range(1, ceil(float(apart.max())) + 1):
-            reached = apart > steps - 1
-            for side in (-steps, steps):
-                there = look_up(np.clip(values + side, -128, 127), table.values)
-                most = np.where(reached, np.maximum(most, np.abs(there - here)), most)
-        return upsample(most, repeated_by(table.middle, self._graph.tensors[layer.output]))
+        distance: np.ndarray = sums * factor[:, None, None]
+        return distance
 
 
 def thinned(array: np.ndarray, middle: Tensor, target: Tensor) -> np.ndarray:
@@ -139,7 +112,7 @@ class _Sparse:
             self._arrays[name] = np.broadcast_to(numbers, tuple(shape))
 
     def __getitem__(self, name: str) -> np.ndarray:
-        return self._arrays[name] if origin(self._tensors, name)[0] in self._there else _EQUAL
+        return self._arrays[name] if origin(self._tensors, name)[0] in self._there else EQUAL
 
 
 def _rounded(distance: np.ndarray) -> np.ndarray:

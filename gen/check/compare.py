@@ -2,13 +2,13 @@
 
 Each layer by itself: the model is cut at every tensor of the graph, and onnxruntime (all optimisations off) computes
 each layer's ONNX nodes from the very inputs that the reference gave it. The whole network: onnxruntime's own run,
-compared at the tensors behind the outputs, before dequantising and Softmax.
+compared at the tensors that become the outputs, before dequantising and Softmax.
 """
 
 import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -21,8 +21,9 @@ from rich.table import Table
 from gen.check.bounds import Bounds, thinned
 from gen.ir import reference
 from gen.ir.errors import GraphError
-from gen.ir.graph import Graph, Layer, Tensor, second_stage
+from gen.ir.graph import Graph
 from gen.ir.parts import ByChannel, wholes
+from gen.ir.tensor import Tensor
 from gen.onnx.importer import Imported, load_model
 from gen.onnx.light import without_initializers
 from gen.onnx.runtime import RuntimeModel
@@ -41,8 +42,8 @@ _CUT = "/cut"
 class LayerDifference:
     """A layer on the inputs that onnxruntime had; ``largest`` in int8 steps.
 
-    A layer with a second stage has two: one up to the tensor in front of that, and one with the ``op`` "add", "mul" or
-    "bend"; so has one with a table.
+    A layer whose epilogue has an operation on a tensor of the model has two: one up to that tensor, and one whose
+    ``op`` is the operation's name (`gen.ir.epilogue`), such as "add", "mul" or "table".
     A tensor that is made of parts has one of its own name, with the ``op`` "concat".
 
     ``allowed``: the largest difference that rounding explains of any value (`gen.check.bounds`); ``beyond``: values
@@ -159,14 +160,12 @@ def _reference_stages(graph: Graph, inputs: Mapping[str, np.ndarray]) -> dict[st
     _, kept = reference.run(graph, inputs, keep=True)
     assert kept is not None
     for layer in graph.layers:
-        second = second_stage(layer)
-        if second or layer.table:
-            residual = kept[layer.residual.other] if layer.residual else None
-            middle, last = run_stages(replace(layer, table=None), kept[layer.input], residual,
-                                      zero_point=graph.tensors[layer.input].zero_point)
-            kept |= {second.middle.name: middle} if second else {}
-            if layer.table:
-                kept[layer.table.middle.name] = thinned(last, layer.table.middle, graph.tensors[layer.output])
+        if any(op.source is not None for op in layer.epilogue):
+            results = run_stages(layer, kept[layer.input], [kept[name] for name in layer.others],
+                                 zero_point=graph.tensors[layer.input].zero_point)
+            for op, before in zip(layer.epilogue, results, strict=False):
+                if op.source is not None:
+                    kept[op.source.name] = thinned(before, op.source, graph.tensors[layer.output])
     return kept
 
 
@@ -215,12 +214,10 @@ def _results(graph: Graph) -> list[tuple[str, str, Tensor]]:
     results: list[tuple[str, str, Tensor]] = []
     for layer in graph.layers:
         op: str = layer.op
-        if (second := second_stage(layer)) and second.middle.onnx_name:
-            results.append((layer.name, op, second.middle))
-            op = _second_name(layer)    # the middle is an input of its own
-        if layer.table and layer.table.middle.onnx_name:
-            results.append((layer.name, op, layer.table.middle))
-            op = "table"
+        for after in layer.epilogue:
+            if after.source is not None and after.source.onnx_name:
+                results.append((layer.name, op, after.source))
+                op = after.name     # what it is applied to is an input of its own
         if graph.tensors[layer.output].onnx_name:
             results.append((layer.name, op, graph.tensors[layer.output]))
     return results
@@ -246,13 +243,6 @@ class _Difference:
     def row(self, layer: str, op: str) -> LayerDifference:
         return LayerDifference(layer, op, self.tensor.name, self._values, self._differing, self._largest,
                                int(self._allowed.max()), self._beyond)
-
-
-def _second_name(layer: Layer) -> str:
-    """What a second stage is called in reports."""
-    if layer.residual is None:
-        return "bend"
-    return "mul" if layer.residual.product else "add"
 
 
 def _compare_outputs(imported: Imported, inputs: Mapping[str, np.ndarray], ours: Mapping[str, np.ndarray],

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from cores.arch.stochastic import Circuit
     from gen.energy.levels import Levels
     from gen.energy.rivals import Rival
-    from gen.energy.ways import Plan, Way
+    from gen.energy.strategies import Plan, Strategy
     from gen.stochastic.backbone import Backbone
 
 EXAMPLE = """example:
@@ -45,7 +45,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--deadline", type=_positive, metavar="MS",
                         help="of an inference (default: what it takes at the fixed level)")
     parser.add_argument("--inferences", type=_count, default=_INFERENCES, metavar="N",
-                        help=f"of the fixed way, for which the battery is enough (default {_INFERENCES:,})")
+                        help=f"of the fixed strategy, for which the battery is enough (default {_INFERENCES:,})")
     parser.add_argument("--compare", action="store_true",
                         help="with each circuit by itself, too; the first time that takes minutes")
     parser.add_argument("--images", type=Path, metavar="DIR",
@@ -96,7 +96,7 @@ def _number(text: str) -> float:
 def run(arguments: argparse.Namespace) -> None:
     from gen.cli.battery_table import show
     from gen.energy.levels import CORTEX_A7, read_levels
-    from gen.energy.ways import ways
+    from gen.energy.strategies import strategies
     from gen.stochastic.backbone import Backbone
     from gen.stochastic.errors import BackboneError
 
@@ -114,7 +114,7 @@ def run(arguments: argparse.Namespace) -> None:
     except BackboneError as error:
         raise UsageError(f"--backbone {error}") from None
     plan, rivals = _plan(arguments, backbone, levels)
-    found = ways(plan)
+    found = strategies(plan)
     if arguments.output:
         _write(arguments, plan, found)
     if arguments.json:
@@ -127,8 +127,8 @@ def _plan(arguments: argparse.Namespace, backbone: "Backbone", levels: "Levels")
     from cores.arch.stochastic import Circuit
     from gen.energy.candidate import Candidate, shortest
     from gen.energy.rivals import rivals_of
-    from gen.energy.units import measure_energy
-    from gen.energy.ways import Plan
+    from gen.energy.strategies import Plan
+    from gen.energy.unit_energy import measure_energy
     from gen.stochastic.accuracy import lengths_of
     from gen.stochastic.errors import BackboneError
 
@@ -170,30 +170,30 @@ def _bounds(arguments: argparse.Namespace, levels: "Levels") -> tuple[float, ...
     return tuple(bound / 100 for bound in arguments.bounds or usual)
 
 
-def _dictionary(arguments: argparse.Namespace, plan: "Plan", found: "list[Way]",
+def _dictionary(arguments: argparse.Namespace, plan: "Plan", found: "list[Strategy]",
                 rivals: "list[Rival]") -> dict[str, Any]:
     import dataclasses
 
     from gen.energy.battery import SWITCH_CYCLES
-    from gen.energy.ways import PUBLISHED
+    from gen.energy.strategies import PUBLISHED
     from gen.stochastic.cycles import BASIS
 
     return {
         "backbone": arguments.backbone, "circuit": arguments.circuit, "energy": "relative", "cycles": BASIS,
         "deadline_ms": 1000 * plan.limit, "switch_cycles": SWITCH_CYCLES,
-        "ways": [{
-            "way": way.name, "inferences": way.discharge.inferences, "gain": way.gain,
-            "published": PUBLISHED[way.name], "accuracy": way.discharge.accuracy,
+        "strategies": [{
+            "strategy": strategy.name, "inferences": strategy.discharge.inferences, "gain": strategy.gain,
+            "published": PUBLISHED[strategy.name], "accuracy": strategy.discharge.accuracy,
             "levels": [{
                 "level": verdict.setting.level.name, "length": verdict.setting.length,
                 "cycles": verdict.setting.cycles, "ms": 1000 * verdict.setting.seconds, "in_time": verdict.in_time,
                 "accuracy": verdict.setting.accuracy, "accurate": verdict.accurate, "energy": verdict.setting.energy,
-            } for verdict in way.verdicts]} for way in found],
+            } for verdict in strategy.verdicts]} for strategy in found],
         "rivals": [dataclasses.asdict(rival) for rival in rivals],
     }
 
 
-def _write(arguments: argparse.Namespace, plan: "Plan", found: "list[Way]") -> None:
+def _write(arguments: argparse.Namespace, plan: "Plan", found: "list[Strategy]") -> None:
     from gen.energy.trace import plot, trace_csv
 
     thresholds = {level.name: level.above for level in plan.levels.used if level.above}

@@ -11,18 +11,18 @@ from gen.cli.common import console
 
 if TYPE_CHECKING:
     from gen.energy.rivals import Rival
-    from gen.energy.ways import Plan, Verdict, Way
+    from gen.energy.strategies import Plan, Strategy, Verdict
 
 __all__ = ["show"]
 
 
-def show(arguments: argparse.Namespace, plan: "Plan", found: "list[Way]", rivals: "list[Rival]") -> None:
+def show(arguments: argparse.Namespace, plan: "Plan", found: "list[Strategy]", rivals: "list[Rival]") -> None:
     from gen.energy.battery import SWITCH_CYCLES
     from gen.stochastic.cycles import BASIS
 
     console.print(f"{arguments.backbone}, {arguments.circuit}; deadline {_ms(1000 * plan.limit)} ms at the clocks of "
                   f"the levels; cycles {BASIS}, energies relative", soft_wrap=True)
-    _ways(found)
+    _strategies(found)
     _levels(found)
     console.print(f"a switch between levels: {SWITCH_CYCLES} cycles, one register write; nothing is loaded again",
                   soft_wrap=True)
@@ -37,31 +37,32 @@ def _table(*headings: str) -> Table:
     return table
 
 
-def _ways(found: "list[Way]") -> None:
-    from gen.energy.ways import PUBLISHED
+def _strategies(found: "list[Strategy]") -> None:
+    from gen.energy.strategies import PUBLISHED
 
-    table = _table("way", "inferences", "over fixed", "published", "accuracy, %")
-    for way in found:
-        table.add_row(way.name, f"{way.discharge.inferences:,}", f"{way.gain:.2f}", f"{PUBLISHED[way.name]:.2f}",
-                      f"{100 * way.discharge.accuracy:.2f}")
+    table = _table("strategy", "inferences", "over fixed", "published", "accuracy, %")
+    for strategy in found:
+        table.add_row(strategy.name, f"{strategy.discharge.inferences:,}", f"{strategy.gain:.2f}",
+                      f"{PUBLISHED[strategy.name]:.2f}", f"{100 * strategy.discharge.accuracy:.2f}")
     console.print(table)
 
 
-def _levels(found: "list[Way]") -> None:
-    table = _table("way", "level", "MHz", "V", "bits", "cycles", "ms", "deadline", "accuracy, %", "bound",
+def _levels(found: "list[Strategy]") -> None:
+    table = _table("strategy", "level", "MHz", "V", "bits", "cycles", "ms", "deadline", "accuracy, %", "bound",
                    "relative energy")
-    for way in found:
-        for verdict in dict.fromkeys(_alike(way)):
+    for strategy in found:
+        for verdict in dict.fromkeys(_alike(strategy)):
             one = verdict.setting
-            table.add_row(way.name, one.level.name, f"{one.level.mhz:g}", f"{one.level.volts:.3f}", f"{one.length}",
-                          f"{one.cycles:,}", _ms(1000 * one.seconds), "met" if verdict.in_time else "missed",
+            table.add_row(strategy.name, one.level.name, f"{one.level.mhz:g}", f"{one.level.volts:.3f}",
+                          f"{one.length}", f"{one.cycles:,}", _ms(1000 * one.seconds),
+                          "met" if verdict.in_time else "missed",
                           f"{100 * one.accuracy:.2f}", "met" if verdict.accurate else "missed", f"{one.energy:.4g}")
     console.print(table)
 
 
-def _alike(way: "Way") -> "list[Verdict]":
+def _alike(strategy: "Strategy") -> "list[Verdict]":
     """A level that goes on below its charge is one."""
-    return [dataclasses.replace(one, setting=dataclasses.replace(one.setting, above=0.0)) for one in way.verdicts]
+    return [dataclasses.replace(one, setting=dataclasses.replace(one.setting, above=0.0)) for one in strategy.verdicts]
 
 
 def _rivals(rivals: "list[Rival]") -> None:

@@ -120,7 +120,7 @@ def _energy(arguments: argparse.Namespace) -> Rows:
     """Units on the board's family. Raises what Yosys does."""
     from cores.arch.stochastic import Circuit
     from gen.bench.stochastic_area import LENGTHS
-    from gen.energy.units import measure_energy
+    from gen.energy.unit_energy import measure_energy
 
     rows = []
     with status("units") as remark:
@@ -137,7 +137,7 @@ def _search(arguments: argparse.Namespace) -> Rows:
     """Rewards by evaluations; none without the images or PyTorch, which is said."""
     from gen.bench.stochastic_search import SPACE, measure_searches, rows_of
     from gen.cli.explore_streams import stream_problem
-    from gen.explore.course import plot_courses
+    from gen.explore.convergence import plot_convergence
     from gen.explore.ledger import Ledger
     from gen.explore.task import read_task
     from gen.explore.workers import local_workers
@@ -151,13 +151,13 @@ def _search(arguments: argparse.Namespace) -> Rows:
     problem = stream_problem(task, judge, chosen_board(arguments).family)
     ledger = Ledger(problem.meter.identity, Ledger.default_folder())
     with status("searches") as remark:
-        courses = list(measure_searches(problem, local_workers(problem.meter, len(os.sched_getaffinity(0))), ledger,
+        curves = list(measure_searches(problem, local_workers(problem.meter, len(os.sched_getaffinity(0))), ledger,
                                         remark))
     if arguments.output is not None:
-        runs = {name: [one.rewards for one in courses if one.method == name]
-                for name in dict.fromkeys(one.method for one in courses if one.method != "grid")}
-        write_file(arguments.output / _SEARCH_PLOT, plot_courses(runs, "reward", "stochastic networks"))
-    rows = rows_of(courses)
+        runs = {name: [one.rewards for one in curves if one.method == name]
+                for name in dict.fromkeys(one.method for one in curves if one.method != "grid")}
+        write_file(arguments.output / _SEARCH_PLOT, plot_convergence(runs, "reward", "stochastic networks"))
+    rows = rows_of(curves)
     marks = rows[-1].best
     return [{"method": row.method, "evaluations": row.evaluations,
              **{f"after_{mark}": row.best.get(mark) for mark in marks}, "least": row.least, "best_found": row.found}

@@ -48,11 +48,14 @@ def _row(board: "Board") -> tuple[str, ...]:
 
 
 def _described(board: "Board") -> dict[str, Any]:
+    from gen.families.registry import get_family
     from gen.hw.clock import clock_of
     from gen.hw.fit import largest_of
 
     largest = largest_of(board)
-    values: dict[str, Any] = {**board.to_dict(), "largest": None}
+    family = get_family(board.family)
+    values: dict[str, Any] = {**board.to_dict(), "nextpnr": family.route_command(board),
+                              "project": dict(family.project), "largest": None}
     if largest is not None:
         clock = clock_of(board, largest.config)
         values["largest"] = {

@@ -15,6 +15,7 @@ from gen.cli.common import OUTPUT, add_json_option, console, messages, print_jso
 from gen.cli.errors import FAILED, CommandError, UsageError
 from gen.cli.machine import add_machine_options, chosen_board, chosen_config, described, megahertz
 from gen.cli.run import positive
+from gen.families.registry import FAMILIES, get_family
 from gen.files.read import read_file, read_text
 from gen.files.write import require_writable, write_file
 from gen.name import speaker
@@ -45,13 +46,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
                              "clock that they give, resources.json, and a warning if the machine is larger than the "
                              "board's device")
     parser.add_argument("--route", action="store_true",
-                        help="with --synth: place and route too (ECP5, with nextpnr; many minutes)")
+                        help=f"with --synth: place and route too ({_routed()}, with nextpnr; many minutes)")
     parser.add_argument("--seeds", type=positive, metavar="N",
                         help="with --route: so many of the placer's seeds, one after another; the fastest counts "
                              "(default 1)")
     parser.add_argument("--force", action="store_true",
                         help="build a machine that does not fit the board's device, too")
     add_json_option(parser)
+
+
+def _routed() -> str:
+    return ", ".join(family.title for family in FAMILIES.values() if family.nextpnr)
 
 
 def default_folder(board: "Board", config: "NpuConfig") -> Path:
@@ -70,13 +75,13 @@ def default_folder(board: "Board", config: "NpuConfig") -> Path:
 
 def clear(folder: Path, board: "Board") -> None:
     """Remove what an earlier build has left and this one will not replace. Raises CommandError for files of others."""
-    for name in ("resources.json", *(name for other in BOARDS.values() for name in other.project)):
+    for name in ("resources.json", *(name for family in FAMILIES.values() for name in family.project)):
         path = folder / name
         if not path.is_file():
             continue
         if _is_ours(path):
             path.unlink()
-        elif name in board.project:
+        elif name in get_family(board.family).project:
             raise CommandError(f"{path}: there is a file that `build` has not made; move it or choose another folder")
 
 
@@ -95,7 +100,7 @@ def write_files(folder: Path, board: "Board", config: "NpuConfig", before: Calla
 
     ``before`` is called when they are made and can be written, before any is.
     """
-    for name in ("npu.v", *board.project):
+    for name in ("npu.v", *get_family(board.family).project):
         require_writable(folder / name)
     from cores.emit import emit_verilog
     from gen.hw.export import descriptions, driver_header, manifest, register_map, vendor_project
@@ -125,7 +130,7 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.clock is not None:
         board = dataclasses.replace(board, clock_mhz=arguments.clock)
     if arguments.route:
-        routed_boards = [other.name for other in BOARDS.values() if other.nextpnr]
+        routed_boards = [other.name for other in BOARDS.values() if get_family(other.family).route_command(other)]
         if not arguments.synth or board.name not in routed_boards:
             raise UsageError(f"--route goes with --synth and one of the boards {', '.join(routed_boards)}")
     elif arguments.seeds is not None:

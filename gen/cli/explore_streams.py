@@ -32,7 +32,7 @@ _SHOWN = 10
 
 
 def explore(arguments: argparse.Namespace) -> None:
-    from gen.explore.course import best_so_far, plot_courses
+    from gen.explore.convergence import best_so_far, plot_convergence
     from gen.explore.errors import ExploreError
     from gen.explore.methods import chosen_method
     from gen.stochastic.cycles import BASIS
@@ -49,7 +49,7 @@ def explore(arguments: argparse.Namespace) -> None:
                             "seed": arguments.seed if name != "grid" else None, "size": problem.space.size})
     if arguments.output:
         goal = problem.objectives[0]
-        picture = plot_courses({name: [best_so_far(found.evaluations, goal)]}, goal.name, path.stem)
+        picture = plot_convergence({name: [best_so_far(found.evaluations, goal)]}, goal.name, path.stem)
         contents: tuple[str | bytes, ...] = (json.dumps(result, indent=2) + "\n", found.csv(), picture)
         for file, content in zip(_FILES, contents, strict=True):
             write_file(arguments.output / file, content)

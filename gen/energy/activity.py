@@ -55,7 +55,7 @@ def measure_activity(component: wiring.Component, cycles: Sequence[Mapping[str, 
     return Activity(*(count / (max(1, len(group)) * counted) for count, group in zip(changes, groups, strict=True)))
 
 
-def _driven(design: Fragment) -> tuple[SignalSet, SignalSet]:
+def _driven(design: Any) -> tuple[SignalSet, SignalSet]:
     """The signals that registers drive, and those that logic does."""
     registers, wires = SignalSet(), SignalSet()
     for domain, statements in design.statements.items():

@@ -42,7 +42,7 @@ class Setting:
 
 @dataclass(frozen=True)
 class Phase:
-    """``inferences`` one behind the other in a setting; ``begin`` seconds, and shares of the charge at both ends."""
+    """``inferences`` one after the other in a setting; ``begin`` seconds, and shares of the charge at both ends."""
 
     setting: Setting
     inferences: int

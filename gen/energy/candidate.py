@@ -8,7 +8,7 @@ from cores.config import NpuConfig
 from gen.stochastic.backbone import Backbone
 from gen.stochastic.cycles import estimated_cycles, stochastic_rows
 
-from .units import INPUTS, UnitEnergy
+from .unit_energy import INPUTS, UnitEnergy
 
 __all__ = ["CHEAPEST_FIRST", "Candidate", "shortest"]
 

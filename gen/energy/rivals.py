@@ -7,7 +7,7 @@ from cores.arch.stochastic import Circuit
 from gen.stochastic.accuracy import Examiner, lengths_of
 
 from .candidate import Candidate, shortest
-from .ways import Plan, ways
+from .strategies import Plan, strategies
 
 __all__ = ["PUBLISHED_GAINS", "Rival", "rivals_of"]
 
@@ -37,7 +37,7 @@ class Rival:
 def rivals_of(plan: Plan, examiner: Examiner, candidate: Callable[[Circuit], Candidate],
               remark: Callable[[str], None]) -> list[Rival]:
     """Raises what measuring a circuit does."""
-    runs = ways(plan)[-1].discharge.inferences
+    runs = strategies(plan)[-1].discharge.inferences
     found = []
     for circuit in Circuit:
         one = candidate(circuit)

@@ -6,44 +6,44 @@ from collections.abc import Mapping, Sequence
 
 from gen.files.figure import new_figure, png
 
-from .ways import Way
+from .strategies import Strategy
 
 __all__ = ["plot", "trace_csv"]
 
 
-def trace_csv(ways: Sequence[Way]) -> str:
-    """The ends of each phase of each way; in between the charge falls evenly."""
+def trace_csv(strategies: Sequence[Strategy]) -> str:
+    """The ends of each phase of each strategy; in between the charge falls evenly."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(["way", "seconds", "inferences", "charge", "level", "mhz", "volts", "length", "accuracy",
+    writer.writerow(["strategy", "seconds", "inferences", "charge", "level", "mhz", "volts", "length", "accuracy",
                      "energy_of_an_inference"])
-    for way in ways:
+    for strategy in strategies:
         done = 0
-        for phase in way.discharge.phases:
+        for phase in strategy.discharge.phases:
             setting = phase.setting
             facts = [setting.level.name, setting.level.mhz, setting.level.volts, setting.length, setting.accuracy,
                      setting.energy]
-            writer.writerow([way.name, phase.begin, done, phase.charge, *facts])
+            writer.writerow([strategy.name, phase.begin, done, phase.charge, *facts])
             done += phase.inferences
-            writer.writerow([way.name, phase.end, done, phase.left, *facts])
+            writer.writerow([strategy.name, phase.end, done, phase.left, *facts])
     return text.getvalue()
 
 
-def plot(ways: Sequence[Way], title: str, thresholds: Mapping[str, float]) -> bytes:
-    """PNG: charge over inferences, a line a way; ``thresholds``: charge above which a level is used, by its name."""
+def plot(strategies: Sequence[Strategy], title: str, thresholds: Mapping[str, float]) -> bytes:
+    """PNG: charge over inferences, a line a strategy; ``thresholds``: charge above which a level is used, by name."""
 
     figure = new_figure(9, 5)
     axes = figure.subplots()
-    for colour, way in enumerate(ways):
+    for colour, strategy in enumerate(strategies):
         done, across, up = 0, [0], [100.0]
-        for phase in way.discharge.phases:
+        for phase in strategy.discharge.phases:
             done += phase.inferences
             across.append(done)
             up.append(100 * phase.left)
             axes.annotate(f"{phase.setting.level.name}, {phase.setting.length}",
                           ((across[-2] + across[-1]) / 2, (up[-2] + up[-1]) / 2), fontsize="x-small",
                           color=f"C{colour}")
-        axes.plot(across, up, marker="o", color=f"C{colour}", label=f"{way.name}: {way.gain:.2f} times fixed")
+        axes.plot(across, up, marker="o", color=f"C{colour}", label=f"{strategy.name}: {strategy.gain:.2f} times fixed")
     for name, above in thresholds.items():
         axes.axhline(100 * above, color="black", linewidth=0.5, linestyle=":")
         axes.annotate(f"{name} above", (0, 100 * above), fontsize="x-small")

@@ -12,7 +12,7 @@ from cores.config import NpuConfig
 from gen.ir.graph import Conv, Graph
 from gen.passes.prune import groups_of
 from gen.prune.blocks import prune_blocks
-from gen.prune.measure import Judge
+from gen.prune.measure import AccuracyEvaluator
 from gen.prune.plan import with_initializers
 
 from .models import ModelFile
@@ -44,7 +44,7 @@ class Judgement:
     inputs: Mapping[str, np.ndarray]
     labels: np.ndarray | None
     _known: dict[tuple[Any, ...], float] = field(default_factory=dict)
-    _judges: dict[str, Judge] = field(default_factory=dict)
+    _evaluators: dict[str, AccuracyEvaluator] = field(default_factory=dict)
 
     @property
     def digest(self) -> str:
@@ -56,7 +56,7 @@ class Judgement:
         return state.hexdigest()
 
     def __getstate__(self) -> dict[str, Any]:
-        return {"inputs": self.inputs, "labels": self.labels, "_known": {}, "_judges": {}}
+        return {"inputs": self.inputs, "labels": self.labels, "_known": {}, "_evaluators": {}}
 
     def accuracy(self, model: ModelFile, config: NpuConfig, density: float) -> float:
         """Share of the samples that are right with the model pruned for a machine. Raises PruneError."""
@@ -64,8 +64,8 @@ class Judgement:
         form = (model.digest, groups_of(density, config), config.ic_lanes, config.nnz_lanes, config.select_fanin)
         if form not in self._known:
             proto = with_initializers(onnx.load_from_string(model.content))
-            if model.digest not in self._judges:
-                self._judges[model.digest] = Judge.of(proto, self.inputs, self.labels)
+            if model.digest not in self._evaluators:
+                self._evaluators[model.digest] = AccuracyEvaluator.of(proto, self.inputs, self.labels)
             changed = proto if density == 1 else prune_blocks(proto, density, config)
-            self._known[form] = self._judges[model.digest].accuracy(changed)
+            self._known[form] = self._evaluators[model.digest].accuracy(changed)
         return self._known[form]

@@ -110,7 +110,7 @@ class _Policy:
         return torch.stack(choices, dim=1).tolist()
 
     def learn(self, advantages: Sequence[float]) -> None:
-        """Of the choices sampled last, in order; those behind them, of which nothing is known, do not count."""
+        """Of the choices sampled last, in order; those after them, of which nothing is known, do not count."""
         import torch
 
         with repeatable(seed=0):

@@ -7,9 +7,9 @@ from typing import Any
 from boards.board import Board
 from boards.clock import Clock
 from cores.config import ConfigError, NpuConfig
+from gen.families.registry import get_family
 from gen.hw.area import Area, area_of, exceeded
 from gen.hw.clock import clock_of
-from gen.hw.families import FAMILIES
 from gen.passes.prune import rounded_density
 
 from .errors import ExploreError
@@ -28,7 +28,7 @@ _FUSION_WEIGHT = 5.0
 
 def known_objectives(board: Board) -> dict[str, Objective]:
     """By name; those of the device have its names."""
-    device = {name: Objective(name) for name in FAMILIES[board.family].resources}
+    device = {name: Objective(name) for name in get_family(board.family).resources}
     others = (Objective("cycles"), Objective("ms", "ms"), Objective("bus_bytes", "bytes"), Objective("area", "%"),
               Objective("kept", largest=True), Objective("accuracy", largest=True))
     return {**{one.name: one for one in others}, **device}

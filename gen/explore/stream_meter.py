@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from cores.arch.stochastic import Circuit
-from gen.energy.units import measure_energy
+from gen.energy.unit_energy import measure_energy
 from gen.files.sources import sources_digest
 from gen.stochastic.accuracy import Examiner
 from gen.stochastic.backbone import Backbone

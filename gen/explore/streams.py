@@ -8,7 +8,7 @@ from cores.arch.stochastic import Circuit
 from cores.config import NpuConfig
 from gen.energy.battery import Setting, discharge
 from gen.energy.candidate import CHEAPEST_FIRST, Candidate
-from gen.energy.units import UnitEnergy
+from gen.energy.unit_energy import UnitEnergy
 from gen.stochastic.backbone import Backbone
 from gen.stochastic.cycles import estimated_cycles
 

@@ -1,9 +1,10 @@
 """What a machine takes of a device, without synthesis: reckoned from machines that were synthesised.
 
 Each component has a few terms that its area grows with, and non-negative factors for them that fit the machines in
-``area.json`` best, relative errors counted. The families of LUTs with six inputs, xc7 and xcup, share those of LUTs and
-flip-flops; for another family they are scaled, component by component, to what was measured in it. Multipliers and
-block RAMs are counted from the widths and depths in the configuration. ``python -m gen.hw.area_table`` makes the table.
+``area.json`` best, relative errors counted. For LUTs and flip-flops those are the machines of the reference fabric,
+with LUTs of six inputs; for families of another fabric they are scaled, component by component, to what was measured
+there, or by what the family says of itself where nothing was. Multipliers and block RAMs are counted from the widths
+and depths in the configuration. ``python -m gen.hw.area_table`` makes the table.
 """
 
 import functools
@@ -19,18 +20,16 @@ import numpy as np
 
 from boards.board import Board
 from cores.config import UNITS, NpuConfig
+from gen.families.family import REFERENCE_FABRIC
+from gen.families.registry import FAMILIES, get_family
 from gen.files.read import read_file
 
 from .area_counts import counted
-from .families import FAMILIES
 from .hardware import hardware_digest
 
 __all__ = ["TABLE", "Area", "Machine", "area_of", "exceeded", "growth", "machines"]
 
 TABLE = Path(__file__).parent / "area.json"
-
-#: Families whose LUTs have six inputs, and are made of the same cells.
-_SIX_INPUTS = ("xc7", "xcup")
 
 #: Let off of LUTs and flip-flops where no error is known, and of what is counted, which is that near in every family.
 _UNKNOWN_ERROR = 0.25
@@ -52,7 +51,7 @@ class Machine:
     @property
     def totals(self) -> dict[str, float]:
         return {name: sum(found[name] for found in self.components.values())
-                for name in FAMILIES[self.family].resources}
+                for name in get_family(self.family).resources}
 
 
 @dataclass(frozen=True)
@@ -77,7 +76,7 @@ class Area:
         """
         logic = _UNKNOWN_ERROR if self.error is None else self.error
         counted = 0.0 if self.error == 0 else _COUNTED_ERROR
-        hard = FAMILIES[self.family].resources[2:]
+        hard = get_family(self.family).resources[2:]
         return exceeded(self.totals, board, {name: counted if name in hard else logic for name in self.totals})
 
     def __str__(self) -> str:
@@ -135,8 +134,17 @@ def _fitted(rows: Sequence[Sequence[float]], wanted: Sequence[float]) -> np.ndar
     return best
 
 
+def _of_fabric(fabric: str) -> tuple[str, ...]:
+    return tuple(name for name, family in FAMILIES.items() if family.fabric == fabric)
+
+
 def _related(family: str) -> tuple[str, ...]:
-    return _SIX_INPUTS if family in _SIX_INPUTS else (family,)
+    """Families with the same LUTs and flip-flops."""
+    return _of_fabric(get_family(family).fabric)
+
+
+def _reference(without: int | None = None) -> list[Machine]:
+    return _known(_of_fabric(REFERENCE_FABRIC), without)
 
 
 def _known(families: Sequence[str], without: int | None) -> list[Machine]:
@@ -146,9 +154,14 @@ def _known(families: Sequence[str], without: int | None) -> list[Machine]:
 
 @functools.cache
 def _factors(component: str, resource: str, without: int | None) -> np.ndarray:
-    shared = _known(_SIX_INPUTS, without)
+    shared = _reference(without)
     return _fitted([_terms(component, one.config) for one in shared],
                    [one.components[component][resource] for one in shared])
+
+
+def _measured(family: str, without: int | None) -> list[Machine]:
+    """Machines of a family, else of those that are made of the same cells."""
+    return _known((family,), without) or _known(_related(family), without)
 
 
 def _scale(known: Sequence[Machine], component: str, resource: str, guess: Callable[[Machine], float]) -> float:
@@ -164,15 +177,20 @@ def _logic(component: str, resource: str, family: str, without: int | None) -> C
     def fitted(config: NpuConfig) -> float:
         return float(np.dot(_terms(component, config), factors))
 
-    if family in _SIX_INPUTS:
+    if get_family(family).fabric == REFERENCE_FABRIC:
         return fitted
-    scale = _scale(_known((family,), without), component, resource, lambda one: fitted(one.config))
+    known = _measured(family, without)
+    scale = (_scale(known, component, resource, lambda one: fitted(one.config)) if known
+             else get_family(family).unmeasured.get(resource, 1.0))
     return lambda config: scale * fitted(config)
 
 
 def _hard(component: str, resource: str, kind: str, family: str, without: int | None) -> Callable[[NpuConfig], float]:
     """Multipliers or block RAMs of a component."""
-    known = _known((family,), without) or _known(_related(family), without)
+    known = _measured(family, without)
+    if not known:
+        each = get_family(family).unmeasured.get(resource, 1.0)
+        return lambda config: each * counted(component, config, family)[kind]
     scale = _scale(known, component, resource, lambda one: counted(component, one.config, one.family)[kind])
     if scale:
         return lambda config: scale * counted(component, config, family)[kind]
@@ -184,7 +202,7 @@ def _hard(component: str, resource: str, kind: str, family: str, without: int | 
 @functools.cache
 def _models(family: str, without: int | None = None) -> dict[str, dict[str, Callable[[NpuConfig], float]]]:
     """Component -> resource -> what it takes of it."""
-    lut, ff, dsp, ram = FAMILIES[family].resources
+    lut, ff, dsp, ram = get_family(family).resources
     return {component: {
         lut: _logic(component, lut, family, without), ff: _logic(component, ff, family, without),
         dsp: _hard(component, dsp, "dsp", family, without), ram: _hard(component, ram, "ram", family, without),
@@ -197,14 +215,14 @@ def _reckoned(config: NpuConfig, family: str, without: int | None = None) -> dic
 
 
 def _sum(components: Mapping[str, Mapping[str, float]], family: str) -> dict[str, float]:
-    return {name: sum(one[name] for one in components.values()) for name in FAMILIES[family].resources}
+    return {name: sum(one[name] for one in components.values()) for name in get_family(family).resources}
 
 
 def _spanned(number: int) -> bool:
     """Whether the table without a machine still says of every term what it costs."""
-    if machines()[number].family not in _SIX_INPUTS:
+    if get_family(machines()[number].family).fabric != REFERENCE_FABRIC:
         return True
-    shared, others = _known(_SIX_INPUTS, None), _known(_SIX_INPUTS, number)
+    shared, others = _reference(), _reference(number)
 
     def rank(known: Sequence[Machine], component: str) -> int:
         return int(np.linalg.matrix_rank(np.array([_terms(component, one.config) for one in known], float)))
@@ -214,7 +232,7 @@ def _spanned(number: int) -> bool:
 
 def _has_all_terms(config: NpuConfig) -> bool:
     """Whether every term that a machine has is there in one of the table."""
-    shared = _known(_SIX_INPUTS, None)
+    shared = _reference()
     return all(any(_terms(component, one.config)[number] for one in shared)
                for component in _TERMS for number, term in enumerate(_terms(component, config)) if term)
 
@@ -239,9 +257,10 @@ def area_of(config: NpuConfig, family: str) -> Area:
     components = {component: {name: round(count, 1) if name not in ("lut", "ff") else round(count)
                               for name, count in counts.items()}
                   for component, counts in _reckoned(config, family).items()}
+    known = _known(_related(family), None) or _reference()
     return Area(family, {name: round(count, 1) for name, count in _sum(components, family).items()}, components,
                 _error(family) if _has_all_terms(config) else None,
-                all(one.hardware == hardware_digest(one.family) for one in _known(_related(family), None)))
+                all(one.hardware == hardware_digest(one.family) for one in known))
 
 
 def growth(config: NpuConfig, larger: NpuConfig, family: str) -> dict[str, float]:

@@ -1,7 +1,7 @@
 """Makes the table that `gen.hw.area` reckons with: ``python -m gen.hw.area_table [BOARD:MACS[:FEATURES] ...]``.
 
-Synthesises the machines named, or those below, which takes minutes each, and writes all that it knows of them to
-``area.json``; a machine that is there already is replaced. Results are kept, as those of ``build --synth`` are.
+Synthesises the machines named, or those of all families, which takes minutes each, and writes all that it knows of them
+to ``area.json``; a machine that is there already is replaced. Results are kept, as those of ``build --synth`` are.
 """
 
 import json
@@ -11,6 +11,7 @@ from typing import Any
 from boards.registry import get_board
 from cores.emit import emit_verilog
 from cores.errors import NpugenError
+from gen.families.registry import FAMILIES
 from gen.files.read import read_file
 from gen.files.write import write_file
 from sim.folders import cache_folder
@@ -21,14 +22,8 @@ from .synth import synthesize
 
 __all__ = ["MACHINES", "measure"]
 
-#: Spread over sizes, over features that go with one component each, and over families.
-MACHINES = (
-    "zynq7020:16", "zynq7020:64", "zynq7020:128", "zynq7020:256", "zynq7020:16:gather",
-    "zu3eg:64:fusion,gather", "zynq7020:64:fusion,gather,binary,winograd",
-    "zu3eg:256:fusion,gather,binary,winograd", "zu3eg:512",
-    "zynq7020:64:table", "zynq7020:64:product", "zynq7020:64:stochastic",
-    "cyclonev:64", "cyclonev:128", "cyclonev:256", "ecp5:16", "ecp5:128",
-)
+#: Spread over families, and in each over sizes and over features that go with one component each.
+MACHINES = tuple(machine for family in FAMILIES.values() for machine in family.measured)
 
 
 def measure(machine: str) -> dict[str, Any]:

@@ -30,8 +30,8 @@ from cores.bus.axi import LITE_ADDRESS_BITS
 from cores.bus.read_ports import PORTS, ReadPorts
 from cores.config import NpuConfig
 from cores.emit import emit_component
+from gen.families.registry import get_family
 
-from .families import FAMILIES, flat_netlist
 from .fields import described_registers
 from .ports import ports_of
 
@@ -41,9 +41,9 @@ __all__ = ["DESCRIPTIONS", "descriptions", "driver_header", "manifest", "registe
 DESCRIPTIONS = ("npu.rdl", "npu.ipxact.xml", "npu.core")
 
 
-def _environment(package: str) -> jinja2.Environment:
+def _environment() -> jinja2.Environment:
     # Undefined names are errors: a template must not quietly leave something out.
-    return jinja2.Environment(loader=jinja2.PackageLoader(package), undefined=jinja2.StrictUndefined,
+    return jinja2.Environment(loader=jinja2.PackageLoader("gen"), undefined=jinja2.StrictUndefined,
                               keep_trailing_newline=True)
 
 
@@ -88,27 +88,27 @@ def _room() -> dict[str, int]:
 
 def register_map(config: NpuConfig) -> str:
     """Markdown: registers, their bits, error codes and the instruction layouts."""
-    return _environment("gen").get_template("register_map.md.jinja").render(_tables(config))
+    return _environment().get_template("register_map.md.jinja").render(_tables(config))
 
 
 def driver_header(config: NpuConfig) -> str:
     """C and C++ header with the addresses and codes that a driver needs."""
-    return _environment("gen").get_template("npugen_regs.h.jinja").render(_tables(config))
+    return _environment().get_template("npugen_regs.h.jinja").render(_tables(config))
 
 
 def descriptions(board: Board, config: NpuConfig) -> dict[str, str]:
     """File name -> content of what describes the machine to tools of any vendor: SystemRDL, IP-XACT, FuseSoC."""
-    environment = _environment("gen")
+    environment = _environment()
     values = {
         **_tables(config), "board": board, "ports": ports_of(config), "registers_bytes": 1 << LITE_ADDRESS_BITS,
-        "described_registers": described_registers(config),
+        "described_registers": described_registers(config), "fusesoc": get_family(board.family).fusesoc,
     }
     return {name: environment.get_template(f"{name}.jinja").render(values) for name in DESCRIPTIONS}
 
 
 def vendor_project(board: Board, config: NpuConfig) -> dict[str, str]:
     """File name -> content of what the board's vendor tool needs beside ``npu.v``."""
-    environment = _environment("boards")
+    family = get_family(board.family)
     # The widest bus that the board's memory port has up to ours; the interconnect converts the rest.
     narrower = [bits for bits in board.memory_bus_bits if bits <= config.beat_bits]
     shared = _shares_reads(board, config)
@@ -116,10 +116,12 @@ def vendor_project(board: Board, config: NpuConfig) -> dict[str, str]:
         "board": board, "config": config, "ports": ports_of(config), "period": f"{1000 / board.clock_mhz:.3f}",
         "memory_bus_bits": max(narrower, default=min(board.memory_bus_bits)),
         "read_ports": PORTS if shared else 1, "read_ports_verilog": _read_ports(config) if shared else "",
-        "fabric_clock": _fabric_clock(board), "synthesis": _synthesis(board), "linux": board.linux,
-        "rewrites": FAMILIES[board.family].scripts(), "registers_bytes": 1 << LITE_ADDRESS_BITS,
+        # What place and route begins with, from ``npu.v`` to ``npu.mapped.json``.
+        "synthesis": ["read_verilog npu.v", *family.flat_netlist("npu", "npu.mapped.json")], "linux": board.linux,
+        "rewrites": family.scripts(), "nextpnr": family.route_command(board),
+        "registers_bytes": 1 << LITE_ADDRESS_BITS, **family.project_values(board),
     }
-    return {name: environment.get_template(template).render(values) for name, template in board.project.items()}
+    return {name: family.render(template, values) for name, template in family.project.items()}
 
 
 def _shares_reads(board: Board, config: NpuConfig) -> bool:
@@ -131,25 +133,6 @@ def _read_ports(config: NpuConfig) -> str:
     """Verilog of `ReadPorts`, module ``npu_read_ports``."""
     return emit_component(ReadPorts(address_width=config.address_width, data_bits=config.beat_bits),
                           name="npu_read_ports", separator="_")
-
-
-def _synthesis(board: Board) -> list[str]:
-    """What place and route begins with, from ``npu.v`` to ``npu.mapped.json``."""
-    return ["read_verilog npu.v", *flat_netlist("npu", board.family, "npu.mapped.json")]
-
-
-def _fabric_clock(board: Board) -> dict[str, Any] | None:
-    """The board's oscillator, of boards whose design begins at a pin."""
-    if board.family != "cyclonev":
-        return None
-    platform: Any = board.platform()
-    clock = next(one for one in platform.resources if (one.name, one.number) == (platform.default_clk, 0))
-    pins, description = clock.ios[0], clock.clock
-    mhz = description.frequency / 1e6
-    # Platform Designer calls the port of an exported interface after both.
-    return {"name": clock.name, "port": f"{clock.name}_clk", "pin": pins.names[0],
-            "io_standard": clock.attrs["io_standard"], "mhz": f"{mhz:g}", "hertz": round(description.frequency),
-            "period": f"{1000 / mhz:.3f}"}
 
 
 def manifest(board: Board, config: NpuConfig, files: Mapping[str, str]) -> str:

@@ -6,9 +6,9 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
+from gen.families.registry import get_family
 from gen.files.read import read_file
 
-from .families import FAMILIES, flat_netlist
 from .yosys import cache_key, mapped
 
 __all__ = ["FlatDesign", "flat_design"]
@@ -23,20 +23,20 @@ class FlatDesign:
     _NETLIST = "netlist.json"
 
     def __init__(self, stack: ExitStack, verilog: str, top: str, family: str) -> None:
-        self.verilog, self.top, self.family = verilog, top, family
-        self._script = "\n".join(["read_verilog design.v", *flat_netlist(top, family, self._NETLIST), ""])
+        self.verilog, self.top, self.family = verilog, top, get_family(family)
+        self._script = "\n".join(["read_verilog design.v", *self.family.flat_netlist(top, self._NETLIST), ""])
         self._stack = stack
         self._folder: Path | None = None
 
     @property
     def key(self) -> str:
-        return cache_key(self.verilog, self._script, "".join(FAMILIES[self.family].scripts().values()))
+        return cache_key(self.verilog, self._script, "".join(self.family.scripts().values()))
 
     def netlist(self, progress: Callable[[str], None]) -> Path:
         """Yosys's JSON, in a folder that can be worked in. Raises as `gen.hw.yosys.mapped`."""
         if self._folder is None:
             folder = self._stack.enter_context(mapped(self.verilog, self._script, progress))
-            FAMILIES[self.family].rewrite(folder / self._NETLIST)
+            self.family.rewrite(folder / self._NETLIST)
             self._folder = folder
         return self._folder / self._NETLIST
 

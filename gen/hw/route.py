@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from boards.board import Board
+from gen.families.registry import get_family
 from gen.files.read import read_file
 from sim.toolchain import child_process, find_nextpnr
 
@@ -18,8 +19,6 @@ from .yosys import SynthesisError, cache_key
 __all__ = ["RouteReport", "place_and_route", "read_report"]
 
 _REPORT = "report.json"
-#: What Yosys appends for a net inside of cells: their kinds and ports.
-_INSIDE = re.compile(r"_(TRELLIS_\w+?|CCU2C|LUT4|PFUMX|L6MUX21|MULT18X18D|DP16KD)_.*|\$.*")
 
 
 @dataclass(frozen=True)
@@ -40,7 +39,9 @@ class RouteReport:
     @property
     def critical(self) -> str:
         """The slowest path in a line, by the signals that it passes."""
-        signals = dict.fromkeys(name for net in self.path if (name := _INSIDE.sub("", net)))
+        # What Yosys appends for a net inside of cells: their kinds and ports.
+        inside = re.compile(rf"_({'|'.join(map(re.escape, get_family(self.family).timing))})_.*|\$.*")
+        signals = dict.fromkeys(name for net in self.path if (name := inside.sub("", net)))
         return f"{self.logic_ns:.2f} ns of logic and {self.wires_ns:.2f} ns of wires through {' > '.join(signals)}"
 
     def to_dict(self) -> dict[str, Any]:
@@ -87,13 +88,14 @@ def place_and_route(design: FlatDesign, board: Board, *, seeds: int = 1, cache: 
     The tool aims at the board's clock and does not fail below it. ``cache``: folder of earlier results, one of each
     seed.
 
-    Raises ValueError for a board without ``nextpnr``, SynthesisError when it or Yosys fails, ToolError when one of them
+    Raises ValueError for a board that has no nextpnr, SynthesisError when it or Yosys fails, ToolError when one of them
     is missing.
     """
-    if not board.nextpnr:
+    family = get_family(board.family)
+    if family.nextpnr is None or not board.nextpnr:
         raise ValueError(f"{board.name} has no nextpnr")
-    tool, *options = board.nextpnr
-    options += ["--freq", f"{board.clock_mhz:g}", "--out-of-context", "--timing-allow-fail"]
+    tool, *options = family.route_command(board)
+    options += ["--freq", f"{board.clock_mhz:g}", *family.nextpnr.alone]
     command = find_nextpnr(tool)    # one that is missing is told before minutes of mapping
 
     def routed(seed: int) -> RouteReport:

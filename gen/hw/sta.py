@@ -11,7 +11,6 @@ from typing import Any
 
 from gen.files.read import read_text
 
-from .families import FAMILIES
 from .flat import FlatDesign
 from .yosys import LOG, run_yosys
 
@@ -29,7 +28,7 @@ def cell_delay(design: FlatDesign, module: dict[str, Any], progress: Callable[[s
 
     Raises SynthesisError when Yosys fails, ToolError when there is no Yosys.
     """
-    library = FAMILIES[design.family].library
+    library = design.family.synthesis.library
     if library is None:
         return None
     folder = design.netlist(progress).parent

@@ -14,9 +14,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from gen.families.family import HIDE_ELEMENTS, Family
+from gen.families.registry import get_family
 from gen.files.read import read_file
 
-from .families import FAMILIES, HIDE_ELEMENTS, Family
 from .kept import kept
 from .yosys import SynthesisError, cache_key, mapped
 
@@ -53,7 +54,7 @@ def _component_modules(verilog: str, top: str) -> dict[str, str]:
 def _count(family: Family, cells: Mapping[str, int]) -> dict[str, float]:
     totals = dict.fromkeys(family.resources, 0.0)
     for cell, number in cells.items():
-        resource, each = family.cells.get(cell, (None, 0.0))
+        resource, each = family.counts.get(cell, (None, 0.0))
         if resource:
             totals[resource] += each * number
     return {name: int(value) if value == int(value) else round(value, 1) for name, value in totals.items()}
@@ -62,7 +63,7 @@ def _count(family: Family, cells: Mapping[str, int]) -> dict[str, float]:
 def _statistics(verilog: str, commands: list[str], family: Family,
                 progress: Callable[[str], None]) -> dict[str, dict[str, int]]:
     """Module name -> cell name -> count, after mapping; of families whose netlists are rewritten, after that."""
-    if not family.rewrites:
+    if not family.passes:
         with mapped(verilog, "\n".join([*commands, "tee -q -o statistics.json stat -json", ""]), progress) as folder:
             modules = json.loads(read_file(folder / "statistics.json"))["modules"]
         counts = {name: module["num_cells_by_type"] for name, module in modules.items()}
@@ -89,9 +90,7 @@ def synthesize(verilog: str, top: str, family: str, *, cache: Path | None = None
 
     Raises ValueError for an unknown family, SynthesisError when Yosys fails, ToolError when there is none.
     """
-    if family not in FAMILIES:
-        raise ValueError(f"family must be one of {', '.join(FAMILIES)}, not {family!r}")
-    target = FAMILIES[family]
+    target = get_family(family)
     instances = _component_modules(verilog, top)
     keep = [f"setattr -mod -set keep_hierarchy 1 {module}" for module in sorted(set(instances.values()))]
     commands = ["read_verilog design.v", f"hierarchy -check -top {top}", *keep, HIDE_ELEMENTS,
@@ -109,5 +108,5 @@ def synthesize(verilog: str, top: str, family: str, *, cache: Path | None = None
         return Report(family, _count(target, cells), dict(sorted(cells.items())), components)
 
     scripts = "".join(target.scripts().values())
-    name = cache_key(verilog, *commands, scripts, repr((target.resources, target.cells)))
+    name = cache_key(verilog, *commands, scripts, repr((target.resources, target.counts)))
     return kept(cache, f"{name}.kept", lambda values: Report(**values), make)

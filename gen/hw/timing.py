@@ -10,11 +10,13 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from .families import FAMILIES, Family
+from gen.families.family import Family
+from gen.families.registry import get_family
+from gen.netlist.graph import Arc, End, Netlist
+
 from .flat import FlatDesign, flat_design
 from .hardware import delay_model_digest
 from .kept import kept
-from .netlist import Arc, End, Netlist
 from .sta import cell_delay
 from .yosys import SynthesisError, cache_key
 
@@ -87,7 +89,7 @@ class _Paths:
             self._settle(net)
 
     def _in_order(self) -> Iterator[int]:
-        """Each net behind those that it follows. Raises SynthesisError for a loop."""
+        """Each net after those that it follows. Raises SynthesisError for a loop."""
         state: dict[int, int] = {}
         arcs = self.netlist.arcs
         for root in [*arcs, *(end.net for end in self.netlist.ends)]:
@@ -146,7 +148,8 @@ def _component(name: str) -> str:
 
 def analyse(netlist: Netlist, family: str) -> TimingReport:
     """Raises SynthesisError for a combinational loop."""
-    paths = _Paths(netlist, FAMILIES[family])
+    target = get_family(family)
+    paths = _Paths(netlist, target)
     names = netlist.names
 
     def label(net: int) -> str:
@@ -169,7 +172,7 @@ def analyse(netlist: Netlist, family: str) -> TimingReport:
             group[1], group[3] = delay, nets
     ranked = sorted(groups.items(), key=lambda item: (-item[1][1], item[0]))
     return TimingReport(
-        family=family, grade=FAMILIES[family].delays.grade, levels=max(histogram, default=0),
+        family=family, grade=target.delays.grade, levels=max(histogram, default=0),
         delay_ns=round(ranked[0][1][1], 3) if ranked else 0.0, histogram=dict(sorted(histogram.items())),
         components=dict(sorted(components.items())),
         paths=[PathGroup(_component(end), start, end, port, levels, round(delay, 3), count,
@@ -186,14 +189,14 @@ def timing_of(design: FlatDesign, *, cache: Path | None = None,
 
     Raises SynthesisError when Yosys fails or there is a combinational loop, ToolError when there is no Yosys.
     """
-    target = FAMILIES[design.family]
+    family = design.family
 
     def make() -> TimingReport:
         module = design.module(progress)
-        report = analyse(Netlist.of_module(module, target.delays), design.family)
+        report = analyse(Netlist.of_module(module, family.timing, family.delays), family.name)
         return replace(report, cell_ns=cell_delay(design, module, progress))
 
-    name = cache_key(design.key, delay_model_digest(design.family))
+    name = cache_key(design.key, delay_model_digest(family.name))
     return kept(cache, f"{name}.timing.kept", TimingReport.from_dict, make)
 
 

@@ -4,7 +4,7 @@ import numpy as np
 
 from cores.arch.numerics import MIN_SHIFT
 from gen.ir.graph import Graph
-from sim.golden import finish, requantize
+from sim.golden import requantize, run_epilogue
 
 __all__ = ["values_beyond"]
 
@@ -23,8 +23,7 @@ def values_beyond(graph: Graph) -> dict[str, int]:
         first = layer.requantize
         value = requantize(single(0), single(0)[0, 0], single(0)[0, 0], single(MIN_SHIFT)[0, 0], first.zero_point,
                            first.low, first.high)
-        if layer.residual and layer.residual.other not in values:
-            continue
-        other = single(values[layer.residual.other]) if layer.residual else None
-        values[layer.output] = int(finish(layer, value, other).flat[0])
+        if all(name in values for name in layer.others):
+            others = [single(values[name]) for name in layer.others]
+            values[layer.output] = int(run_epilogue(layer, value, others)[-1].flat[0])
     return values

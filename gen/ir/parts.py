@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 
 import numpy as np
 
-from gen.ir.graph import Tensor
+from gen.ir.tensor import Tensor
 
 __all__ = ["ByChannel", "Present", "origin", "wholes"]
 

@@ -4,19 +4,20 @@ from collections import Counter, defaultdict
 
 import numpy as np
 
-from gen.ir.graph import Graph, Layer, Pool, Tensor, second_stage
+from gen.ir.graph import Graph, Layer, Pool
 from gen.ir.parts import origin, wholes
+from gen.ir.tensor import Tensor
 
-__all__ = ["count_readers", "is_uniform", "only_clips", "only_signs", "read_by", "used_tensors"]
+__all__ = ["copies", "count_readers", "only_clips", "only_signs", "read_by", "used_tensors"]
 
 
 def read_by(layer: Layer) -> tuple[str, ...]:
-    """What a layer reads: its input, and what it adds or multiplies with."""
-    return (layer.input, layer.residual.other) if layer.residual else (layer.input,)
+    """What a layer reads: its input, and what operations of its epilogue do beside."""
+    return layer.input, *layer.others
 
 
 def count_readers(graph: Graph) -> Counter[str]:
-    """How often each tensor is read, or channels of it: by a layer, as a residual, or as an output of the graph."""
+    """How often each tensor is read, or channels of it: by a layer, beside its input, or as an output of the graph."""
     reads = Counter(name for layer in graph.layers for name in read_by(layer))
     reads.update(tensor for tensor, _ in graph.outputs.values())
     related: dict[str, list[tuple[str, range]]] = defaultdict(list)
@@ -40,31 +41,20 @@ def used_tensors(graph: Graph) -> dict[str, Tensor]:
     return {name: tensor for name, tensor in graph.tensors.items() if name in used}
 
 
-def _reads_single(layer: Layer) -> bool:
-    """Whether a layer is a copy: each value is made of one."""
+def copies(layer: Layer) -> bool:
+    """Whether a layer is a copy: each value of its first stage is made of one."""
     return isinstance(layer, Pool) and (layer.kernel, layer.stride, layer.pads) == ((1, 1), (1, 1), (0, 0, 0, 0))
 
 
 def only_signs(layer: Layer) -> bool:
     """Whether a layer gives the signs of its input's values as they are, +1 for 0."""
-    if not _reads_single(layer) or layer.upsample != (1, 1):
+    if not copies(layer) or layer.epilogue:
         return False
     stage = layer.requantize
-    return ((stage.zero_point, stage.low, stage.high) == (1, -1, 1) and not second_stage(layer)
-            and layer.table is None and not stage.bias.any()
+    return ((stage.zero_point, stage.low, stage.high) == (1, -1, 1) and not stage.bias.any()
             and bool((stage.multiplier == np.int64(2) << stage.shift).all()))
 
 
-def is_uniform(layer: Layer) -> bool:
-    """Whether a layer is a copy that does the same with all channels."""
-    stage = layer.requantize
-    return _reads_single(layer) and not any(np.ptp(numbers) for numbers in (stage.bias, stage.multiplier, stage.shift))
-
-
 def only_clips(layer: Layer) -> bool:
-    """Whether a layer's first stage copies its input's values as they are, but for the bounds, perhaps upsampled."""
-    if not _reads_single(layer):
-        return False
-    requantize = layer.requantize
-    return (bool((requantize.multiplier == np.int64(1) << requantize.shift).all())
-            and bool((requantize.bias == -requantize.zero_point).all()))
+    """Whether a layer's first stage copies its input's values as they are, but for the bounds."""
+    return copies(layer) and layer.requantize.only_clips

@@ -1,18 +1,16 @@
 """What values the channels of a feature map can have: of any int8 input, what clips and sums leave."""
 
 from collections.abc import Mapping
-from dataclasses import replace
 
 import numpy as np
 
-from gen.ir.graph import Conv, Graph, Layer, Pool, Tensor, pad_value
+from gen.ir.epilogue.base import Range
+from gen.ir.graph import Conv, Graph, Layer, Pool, pad_value
 from gen.ir.parts import ByChannel
-from sim.golden import finish, look_up, requantize
+from gen.ir.tensor import Tensor
+from sim.golden import requantize
 
 __all__ = ["Range", "any_values", "input_ranges", "product_range", "sum_range", "window_range"]
-
-#: Lowest and highest value of each channel, int64 (C,) each.
-Range = tuple[np.ndarray, np.ndarray]
 
 
 def any_values(layer: Layer) -> Range:
@@ -53,26 +51,12 @@ def product_range(weights: np.ndarray, depthwise: bool, inputs: Range) -> Range:
     return positive @ low + negative @ high, positive @ high + negative @ low
 
 
-def _looked_up(layer: Layer, low: np.ndarray, high: np.ndarray) -> Range:
-    """What a layer's table, if it has one, makes of values in ``low``..``high``."""
-    if layer.table is None:
-        return low, high
-    found = [look_up(np.arange(least, most + 1), layer.table.values)
-             for least, most in zip(low.tolist(), high.tolist(), strict=True)]
-    return np.array([values.min() for values in found]), np.array([values.max() for values in found])
-
-
-def _finished(layer: Layer, own: Range, other: tuple[np.ndarray, ...] | None) -> Range:
-    """What a layer's second stage, if it has one, makes of values in ``own`` and in ``other``."""
-    last = replace(layer, table=None)
-    if other is None:
-        low, high = (finish(last, value) for value in own)
-        return low, high
-    # A sum is monotone in both operands, a product in each for any value of the other.
-    products = layer.residual is not None and layer.residual.product
-    pairs = [(a, b) for a in own for b in other] if products else list(zip(own, other, strict=True))
-    found = [finish(last, a, b) for a, b in pairs]
-    return np.min(found, axis=0), np.max(found, axis=0)
+def _finished(layer: Layer, values: Range, ranges: ByChannel) -> Range:
+    """What a layer's epilogue makes of results of its first stage in ``values``; ``ranges``: (2, C) of each tensor."""
+    for op in layer.epilogue:
+        others = [(ranges[name][0], ranges[name][1]) for name in op.others]
+        values = op.value_range(values, others, layer.requantize.zero_point)
+    return values
 
 
 def input_ranges(graph: Graph) -> Mapping[str, Range]:
@@ -95,7 +79,5 @@ def input_ranges(graph: Graph) -> Mapping[str, Range]:
                 requantize(end[:, None, None], first.bias, first.multiplier, first.shift, first.zero_point, first.low,
                            first.high)[:, 0, 0]
                 for end in sum_range(layer, inputs))
-        other = tuple(ranges[layer.residual.other]) if layer.residual else None
-        low, high = _finished(layer, (low, high), other)
-        ranges[layer.output] = np.array(_looked_up(layer, low, high), np.int64)
+        ranges[layer.output] = np.array(_finished(layer, (low, high), ranges), np.int64)
     return reads

@@ -83,9 +83,9 @@ def run(graph: Graph, inputs: Mapping[str, np.ndarray], *,
         there.add(graph.inputs[name][0])
     unread = count_readers(graph)
     for layer in graph.layers:
-        residual = tensors[layer.residual.other] if layer.residual else None
         zero_point = graph.tensors[layer.input].zero_point
-        tensors[layer.output] = run_layer(layer, tensors[layer.input], residual, zero_point=zero_point)
+        tensors[layer.output] = run_layer(
+            layer, tensors[layer.input], [tensors[name] for name in layer.others], zero_point=zero_point)
         there.add(layer.output)
         for name in read_by(layer):
             whole, _ = origin(graph.tensors, name)

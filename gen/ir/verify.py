@@ -10,44 +10,19 @@ from itertools import chain
 
 import numpy as np
 
-from cores.arch.numerics import (
-    CONSTANT_BITS,
-    FIRST_BITS,
-    MAX_SHIFT,
-    MIN_SHIFT,
-    MULTIPLIER_BITS,
-    POSITIONS,
-    PRODUCT_MULTIPLIER_BITS,
-    TABLE_BYTES,
-)
+from cores.arch.numerics import FIRST_BITS, POSITIONS
+from gen.ir.epilogue.base import Setting
+from gen.ir.epilogue.chain import chain_problems
 from gen.ir.errors import GraphError
-from gen.ir.graph import (
-    MAX_VALUES,
-    Bend,
-    Conv,
-    Graph,
-    Layer,
-    NarrowWinograd,
-    Pool,
-    Requantize,
-    Residual,
-    Table,
-    Tensor,
-    output_size,
-    pad_value,
-    second_stage,
-)
+from gen.ir.graph import MAX_VALUES, Conv, Graph, Layer, NarrowWinograd, Pool, output_size, pad_value
 from gen.ir.host import HostStep, is_integer, is_scale, step_problems
 from gen.ir.parts import Present
 from gen.ir.queries import read_by
+from gen.ir.rules import INT8, are_integers, range_problems, scaling_problems
+from gen.ir.tensor import Requantize, Tensor
 
 __all__ = ["verify"]
 
-#: An activation, and a multiplier of either stage.
-_INT8 = (-128, 127)
-_MULTIPLIER = (0, (1 << MULTIPLIER_BITS) - 1)
-_SHIFT = (MIN_SHIFT, MAX_SHIFT)
-_CONSTANT = (-(1 << CONSTANT_BITS - 1), (1 << CONSTANT_BITS - 1) - 1)
 #: Weights are int8 or uint8 with a zero point of that type subtracted.
 _LARGEST_WEIGHT = 255
 
@@ -76,21 +51,17 @@ def _refuse(what: str, problems: Iterator[str]) -> None:
         raise GraphError(f"{what}: {problem}")
 
 
-def _are_integers(value: object, count: int, low: int, high: int | None = None) -> bool:
-    return isinstance(value, tuple) and len(value) == count and all(is_integer(item, low, high) for item in value)
-
-
 def _tensor_problems(key: str, tensor: Tensor) -> Iterator[str]:
     if key != tensor.name:
         yield f"its name is {tensor.name!r}"
-    if not _are_integers(tensor.shape, 3, 1):
+    if not are_integers(tensor.shape, 3, 1):
         yield f"shape must be a tuple of three positive sizes, not {tensor.shape!r}"
     channels, height, width = tensor.shape
     if channels * height * width > MAX_VALUES:
         yield f"has {channels * height * width:,} values; at most {MAX_VALUES:,} are supported"
     if not is_scale(tensor.scale):
         yield f"scale must be positive and finite, not {tensor.scale!r}"
-    if not is_integer(tensor.zero_point, *_INT8):
+    if not is_integer(tensor.zero_point, *INT8):
         yield f"zero point must be int8, not {tensor.zero_point!r}"
 
 
@@ -134,17 +105,13 @@ def _layer_problems(graph: Graph, layer: Layer, written: Present, names: Collect
     if isinstance(layer, Conv):
         yield from _weight_problems(layer, source)
     yield from _window_problems(layer, source, target)
+    after = next((op for op in layer.epilogue if op.source is not None), None)
     yield from _first_stage_problems(
-        layer.requantize, target.shape[0],
-        FIRST_BITS if layer.residual and not layer.residual.product else 8)
-    if layer.residual:
-        yield from _second_stage_problems(layer.residual, graph.tensors[layer.residual.other], target)
-        if layer.residual.product:
-            yield from _product_problems(layer, layer.residual, graph.tensors[layer.residual.other])
-    if layer.bend:
-        yield from _bend_problems(layer, layer.bend, target)
-    if layer.table:
-        yield from _table_problems(layer, layer.table, target)
+        layer.requantize, target.shape[0], FIRST_BITS if after is not None and after.wide else 8)
+    yield from chain_problems(layer.epilogue)
+    setting = Setting(layer.requantize, target, layer.repeats, graph.tensors)
+    for op in layer.epilogue:
+        yield from op.problems(setting)
     if target.signs and not _makes_signs(layer, source):
         yield "output is not limited to -1 and +1"
 
@@ -155,8 +122,9 @@ def _reference_problems(graph: Graph, layer: Layer, written: Present, names: Col
             yield f"tensor {key!r} is not in the graph"
     if not written.all_of(layer.input):
         yield f"input {layer.input!r} is read before it is written"
-    if layer.residual and not written.all_of(layer.residual.other):
-        yield f"residual {layer.residual.other!r} is read before it is written"
+    for name in layer.others:
+        if not written.all_of(name):
+            yield f"residual {name!r} is read before it is written"
     if written.any_of(layer.output):
         yield f"output {layer.output!r} is written twice"
     if layer.name in names:
@@ -197,7 +165,7 @@ def _winograd_problems(form: NarrowWinograd, oc: int, ic: int) -> Iterator[str]:
     if (form.weights.shape != (oc, ic, 4, 4) or form.weights.dtype != np.int16
             or int(form.weights.min()) < -128 or int(form.weights.max()) > 127):
         yield "transformed weights must be (OC, IC, 4, 4) int16 in -128..127"
-    if not _are_integers(form.shifts, POSITIONS, 0, 2):
+    if not are_integers(form.shifts, POSITIONS, 0, 2):
         yield f"narrow Winograd has {POSITIONS} shifts of 0..2"
 
 
@@ -206,19 +174,20 @@ def _window_problems(layer: Layer, source: Tensor, target: Tensor) -> Iterator[s
         oc, kernel = layer.weights.shape[0], layer.weights.shape[2:]
     else:
         oc, kernel = source.shape[0], layer.kernel
-        if not _are_integers(kernel, 2, 1):
+        if not are_integers(kernel, 2, 1):
             yield f"kernel must be a tuple of two positive sizes, not {kernel!r}"
-    if not _are_integers(layer.stride, 2, 1):
+    if not are_integers(layer.stride, 2, 1):
         yield f"stride must be a tuple of two positive numbers, not {layer.stride!r}"
-    if not _are_integers(layer.pads, 4, 0):
+    if not are_integers(layer.pads, 4, 0):
         yield f"pads must be a tuple of four numbers that are not negative, not {layer.pads!r}"
-    if not is_integer(pad_value(layer, source), *_INT8):
+    if not is_integer(pad_value(layer, source), *INT8):
         yield f"the padding must be int8, not {layer.pad_value!r}"
     top, left, bottom, right = layer.pads
-    if not _are_integers(layer.upsample, 2, 1):
-        yield f"upsample must be a tuple of two positive numbers, not {layer.upsample!r}"
-    made = (oc, layer.upsample[0] * output_size(source.shape[1], kernel[0], layer.stride[0], top, bottom),
-            layer.upsample[1] * output_size(source.shape[2], kernel[1], layer.stride[1], left, right))
+    for op in layer.epilogue:
+        if not are_integers(op.repeats, 2, 1):
+            yield f"{op.name} must be a tuple of two positive numbers, not {op.repeats!r}"
+    made = (oc, layer.repeats[0] * output_size(source.shape[1], kernel[0], layer.stride[0], top, bottom),
+            layer.repeats[1] * output_size(source.shape[2], kernel[1], layer.stride[1], left, right))
     if target.shape != made:
         yield f"output is {target.shape}, its layer makes {made}"
 
@@ -231,75 +200,15 @@ def _first_stage_problems(stage: Requantize, channels: int, bits: int) -> Iterat
     for name, vector in vectors.items():
         if vector.dtype != np.int64:
             yield f"requantisation {name} must be int64, not {vector.dtype}"
-    yield from _scaling_problems((int(stage.multiplier.min()), int(stage.multiplier.max())),
-                                 (int(stage.shift.min()), int(stage.shift.max())))
-    yield from _range_problems(stage, bits)
-
-
-def _second_stage_problems(stage: Residual, other: Tensor, target: Tensor) -> Iterator[str]:
-    if other.shape not in (target.shape, (target.shape[0], 1, 1)):
-        yield "residual and output differ in shape"
-    if stage.middle.shape != target.shape:
-        yield f"its own result is {stage.middle.shape}, the output {target.shape}"
-    numbers = (stage.multiplier_a, stage.multiplier_b, stage.constant, stage.shift, stage.middle.zero_point)
-    if not all(map(is_integer, numbers)):
-        yield "multipliers, constant, shift and zero point of an addition must be integers"
-    yield from _scaling_problems((min(numbers[:2]), max(numbers[:2])), (stage.shift, stage.shift))
-    if not is_integer(stage.constant, *_CONSTANT):
-        yield f"the constant of an addition must be in {_CONSTANT[0]}..{_CONSTANT[1]}, not {stage.constant}"
-    yield from _range_problems(stage, 8)
-
-
-def _product_problems(layer: Layer, stage: Residual, other: Tensor) -> Iterator[str]:
-    if stage.multiplier_a or stage.multiplier_b >= 1 << PRODUCT_MULTIPLIER_BITS:
-        yield (f"the multiplier of a product must have {PRODUCT_MULTIPLIER_BITS} bits, and there is one; not "
-               f"{stage.multiplier_b} and {stage.multiplier_a}")
-    if stage.constant != other.zero_point * stage.multiplier_b:
-        yield "the constant of a product is not its multiplier times the zero point of what it multiplies with"
-    if stage.middle.zero_point != layer.requantize.zero_point:
-        yield "its own result has another zero point than its first stage"
-
-
-def _bend_problems(layer: Layer, stage: Bend, target: Tensor) -> Iterator[str]:
-    if layer.residual:
-        yield "it adds and bends; a store has one second stage"
-    if stage.middle.shape != target.shape:
-        yield f"its own result is {stage.middle.shape}, the output {target.shape}"
-    factors = stage.multiplier_a, stage.multiplier_b
-    if not all(map(is_integer, (*factors, stage.shift))):
-        yield "multipliers and shift of a bend must be integers"
-    yield from _scaling_problems((min(factors), max(factors)), (stage.shift, stage.shift))
-    yield from _range_problems(stage, 8)
-
-
-def _table_problems(layer: Layer, table: Table, target: Tensor) -> Iterator[str]:
-    sizes = zip(table.middle.shape[1:], target.shape[1:], layer.upsample, strict=True)
-    if table.middle.shape[0] != target.shape[0] or any(
-            not size or whole % size or factor % (whole // size) for size, whole, factor in sizes):
-        yield f"what its table is of is {table.middle.shape}, the output {target.shape}"
-    if table.values.shape != (TABLE_BYTES,) or table.values.dtype != np.int8:
-        yield f"a table must be ({TABLE_BYTES},) int8, not {table.values.shape} {table.values.dtype}"
-
-
-def _scaling_problems(multipliers: tuple[int, int], shifts: tuple[int, int]) -> Iterator[str]:
-    """Of the least and the largest multiplier and shift of a stage."""
-    for name, (least, most), (low, high) in (("multipliers", multipliers, _MULTIPLIER), ("shifts", shifts, _SHIFT)):
-        if least < low or most > high:
-            yield f"requantisation {name} must be in {low}..{high}, not {least}..{most}"
-
-
-def _range_problems(stage: Requantize | Residual | Bend, bits: int) -> Iterator[str]:
-    if not is_integer(stage.zero_point, *_INT8):
-        yield f"a stage's zero point must be int8, not {stage.zero_point!r}"
-    limit = 1 << bits - 1
-    if not (is_integer(stage.low, -limit) and is_integer(stage.high, stage.low, limit - 1)):
-        yield f"clip bounds must be ordered integers in {-limit}..{limit - 1}, not {stage.low!r}..{stage.high!r}"
+    yield from scaling_problems((int(stage.multiplier.min()), int(stage.multiplier.max())),
+                                (int(stage.shift.min()), int(stage.shift.max())))
+    yield from range_problems(stage.zero_point, stage.low, stage.high, bits)
 
 
 def _makes_signs(layer: Layer, source: Tensor) -> bool:
     """Whether a layer's output is proven to be -1 and +1: ``2 * sum + 1`` clipped, or the maximum of such values."""
     stage, scale = layer.requantize, layer.requantize.multiplier / np.exp2(layer.requantize.shift)
-    if second_stage(layer) or layer.table or (stage.low, stage.high) != (-1, 1):
+    if not all(op.keeps_values for op in layer.epilogue) or (stage.low, stage.high) != (-1, 1):
         return False
     if isinstance(layer, Pool) and layer.maximum and source.signs:
         return stage.zero_point == 0 and bool((scale == 1).all()) and not stage.bias.any()

@@ -78,14 +78,14 @@ class Emitter:
             self._program.append(_Entry(opcode, self.layer, fields))
 
     def set_chain(self, operations: Mapping[Opcode, dict[str, int]]) -> None:
-        """Emit the operations of a chain, STORE_REQUANT first, unless the store engine has them. A table that is
-        loaded stays what it is.
+        """Emit the operations of a chain, STORE_REQUANT first, unless the store engine has them. Constants that are
+        loaded (``load``) stay what they are.
         """
         assert next(iter(operations)) == Opcode.STORE_REQUANT
-        table = operations.get(Opcode.STORE_TABLE)
         if self._chain != operations:
             self._program += [_Entry(opcode, self.layer, fields) for opcode, fields in operations.items()]
-        self._chain = {**operations, **({Opcode.STORE_TABLE: {"load": 0}} if table else {})}
+        self._chain = {opcode: {**fields, "load": 0} if "load" in fields else fields
+                       for opcode, fields in operations.items()}
 
     def set_load(self, fields: dict[str, int], mode: Opcode | None = None, mode_fields: dict[str, int] | None = None,
                  ) -> None:

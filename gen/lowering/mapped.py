@@ -1,13 +1,15 @@
 """A layer with the way in which it is computed: what a mapping (`gen.mapping`) makes, and tiles are made of."""
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import ClassVar, Protocol
 
 from cores.arch.isa import Opcode, Queue
 from cores.config import NpuConfig
-from gen.ir.graph import Layer, Requantize, Tensor, pad_value
+from gen.ir.graph import Layer, pad_value
+from gen.ir.tensor import Requantize, Tensor
 from gen.lowering.emitter import Emitter
 from gen.lowering.places import Chunk
 from gen.memory.placement import Placement
@@ -48,7 +50,7 @@ class MappedLayer(ABC):
 
     layer: Layer
     source: Tensor
-    #: What is made, before it is upsampled.
+    #: What is made, before rows and columns are repeated.
     target: Tensor
     config: NpuConfig
     #: What makes activations of the sums of this mapping, which need not be those of the layer.
@@ -69,9 +71,9 @@ class MappedLayer(ABC):
         return self.layer.input
 
     @property
-    def other(self) -> str | None:
-        """The tensor that is added, if one is."""
-        return self.layer.residual.other if self.layer.residual else None
+    def others(self) -> tuple[str, ...]:
+        """The tensors that are read from memory beside that one."""
+        return self.layer.others
 
     @property
     def macs(self) -> int:
@@ -155,5 +157,5 @@ class PlacedLayer:
     mapped: MappedLayer
     weights: int
     parameters: int
-    #: Of its table, if it has one.
-    table: int | None = None
+    #: Beats of the constants that operations of its epilogue have.
+    constants: Mapping[Opcode, range] = field(default_factory=dict)

@@ -5,18 +5,18 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from cores.arch.isa import Opcode
 from cores.arch.numerics import MIN_SHIFT
 from cores.config import NpuConfig
 from gen.ir.errors import UnfitError
-from gen.ir.graph import Requantize
 from gen.ir.parts import origin
-from gen.lowering.mapped import PlacedLayer
+from gen.ir.tensor import Requantize
+from gen.lowering.mapped import MappedLayer, PlacedLayer
 from gen.lowering.steps import MappedGraph
 from gen.memory.placement import Placement, aligned
 from gen.memory.region import Constants, Lifetime, arrange
 from gen.tiling.geometry import MAX_BEATS
 from gen.tiling.weights import PARAMETER_BEATS
-from sim.table import pack_table
 
 __all__ = ["PlacedGraph", "in_memory", "pack_parameters", "require_room"]
 
@@ -60,9 +60,7 @@ class PlacedGraph:
                 else:
                     weights = constants.reserve(layer.weight_beats)
                     parameters = constants.reserve(len(layer.output_blocks(1)) * PARAMETER_BEATS)
-                table = layer.layer.table
-                place = None if table is None else constants.add(pack_table(table.values, config.beat_bytes))
-                placed.append(PlacedLayer(number, layer, weights, parameters, place))
+                placed.append(PlacedLayer(number, layer, weights, parameters, _constants(layer, constants)))
                 number += 1
             steps.append(tuple(placed))
         write_start = aligned(constants.beats, config.ic_lanes)
@@ -70,6 +68,18 @@ class PlacedGraph:
         if end > MAX_BEATS:
             raise UnfitError(_largest(mapped, end))
         return cls(mapped, steps, constants.data(), write_start, tensors, end)
+
+
+def _constants(layer: MappedLayer, constants: Constants) -> dict[Opcode, range]:
+    """The places of those that operations of a layer's epilogue have."""
+    places: dict[Opcode, range] = {}
+    for op in layer.layer.epilogue:
+        beats = op.constants(layer.config.beat_bytes)
+        if beats is not None:
+            assert op.opcode is not None
+            first = constants.add(beats)
+            places[op.opcode] = range(first, first + len(beats))
+    return places
 
 
 def require_room(mapped: MappedGraph, *, keep_all: bool) -> None:
@@ -123,8 +133,8 @@ def in_memory(mapped: MappedGraph, *, keep_all: bool) -> dict[str, tuple[Placeme
     for number, step in enumerate(mapped.steps):
         for layer in step.layers:
             needed(layer.input, number)
-            if layer.other is not None:
-                needed(layer.other, number + 1)
+            for name in layer.others:
+                needed(name, number + 1)
             needed(layer.layer.output, number)
             if layer.interleaves:
                 interleaved.add(layer.input)

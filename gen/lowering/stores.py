@@ -1,11 +1,12 @@
 """Output tiles that are computed: their STOREs and side data (`gen.lowering` says when)."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
 from cores.arch.isa import Opcode, Queue, largest_field
-from cores.arch.numerics import MAP_PIXELS, TABLE_BYTES
-from gen.ir.graph import repeats, second_stage, upscaled
+from cores.arch.numerics import MAP_PIXELS
+from gen.ir.graph import upscaled
+from gen.ir.tensor import broadcasts
 from gen.lowering.emitter import Emitter
 from gen.lowering.mapped import MappedLayer, PlacedLayer, Region
 from gen.lowering.places import TensorWrites
@@ -24,7 +25,7 @@ class OutputTile:
     """What is stored of one accumulator bank, or one POOL: channel ``blocks`` of a window of a layer's output.
 
     ``computed`` is the position of the COMPUTE or POOL that makes it. There is a STORE for each of ``copies``: where
-    the layer is upsampled, every row has as many as the factor says.
+    the layer repeats rows, every row has as many as the factor says.
     """
 
     layer: PlacedLayer
@@ -55,8 +56,8 @@ class Stores:
         self._next_of_compute: list[int] = []
         #: Position of the STORE of each tile, as far as they are emitted.
         self._positions: list[int] = []
-        #: The table that the store engine has, by its place in memory.
-        self._loaded: int | None = None
+        #: The constants that operations of the store engine have, by their places in memory.
+        self._loaded: dict[Opcode, range] = {}
 
     @property
     def opened(self) -> int:
@@ -113,7 +114,7 @@ class Stores:
         place = self._tensors[mapped.layer.output]
         _, height, width = place.shape
         row, col = divmod(_pixels(tile, range(copy, copy + 1))[0], width)
-        row_pitch = place.row_beats * mapped.layer.upsample[0]
+        row_pitch = place.row_beats * mapped.layer.repeats[0]
         start = (tile.blocks.start * height + row) * place.row_beats + (col // MAP_PIXELS if place.signs else col)
         return row_pitch if tile.window.rows > 1 else 0, height * place.row_beats, place.offset + start
 
@@ -128,52 +129,53 @@ class Stores:
     def _store_copy(self, tile: OutputTile, copy: int) -> int:
         """Emit the STORE of a copy and its side data; returns its position."""
         emitter, mapped = self._emitter, tile.layer.mapped
-        window, residual, across = tile.window, mapped.layer.residual, mapped.layer.upsample[1]
-        result = (mapped.target.shape[0], *upscaled(mapped.layer, mapped.target.shape[1:]))
-        common = residual is not None and repeats(self._tensors[residual.other].shape, result)
+        window, others, across = tile.window, mapped.layer.others, mapped.layer.repeats[1]
         row_pitch, block_pitch, offset = self._places(tile, copy)
         emitter.set(
             Opcode.STORE_SET, rows=window.rows, cols=window.cols * across, row_pitch=row_pitch,
             block_pitch=block_pitch, local=int(tile.local is not None), **tile.words)
-        self._set_chain(tile, broadcast=common)
+        self._set_chain(tile)
         # A pooled STORE runs beside its POOL; any other begins when its sums are final.
         position = emitter.emit(
             Opcode.STORE, after={} if tile.pooled else {Queue.COMPUTE: tile.computed}, offset=offset,
             blocks=len(tile.blocks), bank=tile.bank, pooled=int(tile.pooled), repeats=across - 1)
-        if residual is None:
+        if not others:
             for block in tile.blocks[::_PARAMETER_BLOCKS]:
                 self._load_parameters(tile, block, min(_PARAMETER_BLOCKS, tile.blocks.stop - block))
         else:
             for block in tile.blocks:
                 self._load_parameters(tile, block, 1)
-                self._load_residual(tile, residual.other, block, None if common else copy)
+                for name in others:
+                    self._load_other(tile, name, block, None if self._is_broadcast(mapped, name) else copy)
         return position
 
-    def _set_chain(self, tile: OutputTile, *, broadcast: bool) -> None:
-        """Have done to results what a tile's layer wants, and its table loaded; ``broadcast``: as STORE_ADD has it."""
-        mapped, table = tile.layer.mapped, tile.layer.table
-        chain = _chain(mapped, broadcast=broadcast)
-        if table is not None:
-            chain[Opcode.STORE_TABLE] = {"load": 0}
+    def _is_broadcast(self, mapped: MappedLayer, name: str) -> bool:
+        """Whether a tensor that is read beside the input has one number for all pixels of a channel."""
+        result = mapped.target.shape[0], *upscaled(mapped.layer, mapped.target.shape[1:])
+        return broadcasts(self._tensors[name].shape, result)
+
+    def _set_chain(self, tile: OutputTile) -> None:
+        """Have done to results what a tile's layer wants, and load the constants that this takes."""
+        mapped = tile.layer.mapped
+        chain = _chain(mapped, {name for name in mapped.layer.others if self._is_broadcast(mapped, name)})
         if tile.local is None and self._tensors[mapped.layer.output].signs:
             chain[Opcode.STORE_SIGNS] = {}
-        if table in (None, self._loaded):
-            self._emitter.set_chain(chain)
-            return
-        self._loaded = table
-        self._emitter.set_chain({**chain, Opcode.STORE_TABLE: {"load": 1}})
-        self._emitter.emit(Opcode.LOAD_SIDE, offset=table, rows=1, row_pitch=0,
-                           cols=TABLE_BYTES // mapped.config.beat_bytes)
+        due = {opcode: beats for opcode, beats in tile.layer.constants.items() if self._loaded.get(opcode) != beats}
+        self._loaded |= due
+        self._emitter.set_chain({opcode: {**fields, "load": 1} if opcode in due else fields
+                                 for opcode, fields in chain.items()})
+        for beats in due.values():
+            self._emitter.emit(Opcode.LOAD_SIDE, offset=beats.start, rows=1, row_pitch=0, cols=len(beats))
 
     def _load_parameters(self, tile: OutputTile, block: int, count: int) -> None:
         self._emitter.emit(Opcode.LOAD_SIDE, offset=tile.layer.parameters + block * PARAMETER_BEATS,
                            cols=count * PARAMETER_BEATS, rows=1, row_pitch=0)
 
-    def _load_residual(self, tile: OutputTile, tensor: str, block: int, copy: int | None) -> None:
-        """The beats that a copy of a tile adds or multiplies with; without ``copy`` there is one for all pixels."""
+    def _load_other(self, tile: OutputTile, tensor: str, block: int, copy: int | None) -> None:
+        """The beats of another tensor that a copy of a tile reads; without ``copy`` there is one for all pixels."""
         start, end = (0, 1) if copy is None else _pixels(tile, range(copy, copy + 1))
         rows, cols = (1, 1) if copy is None else (tile.window.rows, tile.window.cols)
-        down, across = tile.layer.mapped.layer.upsample
+        down, across = tile.layer.mapped.layer.repeats
         place = self._tensors[tensor]
         _, height, width = place.shape
         writer = self.last_writer(Region(tensor, (block, block + 1), (start, end)))
@@ -183,32 +185,25 @@ class Stores:
             cols=1 if copy is None else cols * across, rows=rows, row_pitch=width * down if rows > 1 else 0)
 
 
-def _chain(mapped: MappedLayer, *, broadcast: bool) -> dict[Opcode, dict[str, int]]:
-    """The operations that a layer's arithmetic takes, and their fields."""
-    first, second = mapped.requantize, second_stage(mapped.layer)
-    residual, bend = mapped.layer.residual, mapped.layer.bend
-    # What is bent or multiplied counts from its zero point.
-    origin = first.zero_point if bend or (residual and residual.product) else 0
+def _chain(mapped: MappedLayer, broadcast: Collection[str]) -> dict[Opcode, dict[str, int]]:
+    """The operations that a layer's arithmetic takes, and their fields; ``broadcast``: tensors of which it reads one
+    number for all pixels of a channel.
+    """
+    first, epilogue = mapped.requantize, mapped.layer.epilogue
+    # What the first stage makes counts from its zero point where an operation wants it so.
+    origin = first.zero_point if any(op.centred for op in epilogue) else 0
     chain = {Opcode.STORE_REQUANT: {"zero_point": first.zero_point - origin, "low": first.low - origin,
                                     "high": first.high - origin}}
-    if second is None:
-        return chain
-    last = {"shift": second.shift, "zero_point": second.zero_point, "low": second.low, "high": second.high}
-    if residual is None:
-        chain[Opcode.STORE_LEAKY] = {**last, "multiplier": second.multiplier_a, "negative": second.multiplier_b}
-        return chain
-    last |= {"constant": residual.constant, "broadcast": int(broadcast)}
-    if residual.product:
-        chain[Opcode.STORE_MULTIPLY] = {**last, "multiplier": second.multiplier_b}
-    else:
-        chain[Opcode.STORE_ADD] = {**last, "multiplier_a": second.multiplier_a, "multiplier_b": second.multiplier_b}
+    for op in epilogue:
+        if op.opcode is not None:
+            chain[op.opcode] = op.encode(broadcast=any(name in broadcast for name in op.others))
     return chain
 
 
 def _pixels(tile: OutputTile, copies: range) -> tuple[int, int]:
     """First pixel of copies of a tile and the one behind their last."""
     mapped, window = tile.layer.mapped, tile.window
-    down, across = mapped.layer.upsample
+    down, across = mapped.layer.repeats
     width, left = mapped.target.shape[2] * across, window.x * across
     first, last = window.y * down + copies[0], (window.y + window.rows - 1) * down + copies[-1]
     return first * width + left, last * width + left + window.cols * across

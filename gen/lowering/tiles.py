@@ -42,7 +42,7 @@ class Tiles:
 
         ``copies``: of each row, all unless given; as in `OutputTile`.
         """
-        copies = range(layer.mapped.layer.upsample[0]) if copies is None else copies
+        copies = range(layer.mapped.layer.repeats[0]) if copies is None else copies
         return Tile(self, layer, geometry, window, blocks, narrow, local, copies)
 
     def take_bank(self) -> tuple[int, int]:

@@ -38,8 +38,8 @@ def verify_mapped(mapped: MappedGraph) -> None:
         for layer, plan in zip(step.layers, step.plans, strict=True):
             name, output = layer.layer.name, layer.layer.output
             _require(known.get(output) == name, f"layer {name} is not in the graph")
-            for tensor in (layer.input, layer.other):
-                _require(tensor is None or written.all_of(tensor), f"layer {name} reads {tensor} before it is written")
+            for tensor in (layer.input, *layer.others):
+                _require(written.all_of(tensor), f"layer {name} reads {tensor} before it is written")
             _require(not written.any_of(output), f"layer {name} writes {output} again")
             _require(layer.target == unscaled(layer.layer, tensors[output]),
                      f"layer {name} has another output than the graph")

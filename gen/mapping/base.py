@@ -8,8 +8,9 @@ from functools import cached_property
 from typing import Any, Protocol, Self, TypeVar
 
 from cores.config import NpuConfig
-from gen.ir.graph import Graph, Layer, Tensor, unscaled
+from gen.ir.graph import Graph, Layer, unscaled
 from gen.ir.ranges import Range, input_ranges
+from gen.ir.tensor import Tensor
 from gen.lowering.mapped import MappedLayer, PlacedLayer
 from gen.lowering.steps import Step
 from gen.lowering.tiles import Tiles

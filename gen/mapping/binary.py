@@ -16,8 +16,9 @@ from cores.arch.numerics import MAP_PIXELS, MIN_SHIFT, MULTIPLIER_BITS
 from cores.config import NpuConfig
 from gen.ir.beyond import values_beyond
 from gen.ir.errors import CompileError
-from gen.ir.graph import Conv, Graph, Requantize, is_binary, pad_value, unscaled
+from gen.ir.graph import Conv, Graph, is_binary, pad_value, unscaled
 from gen.ir.queries import count_readers, only_signs
+from gen.ir.tensor import Requantize
 from gen.lowering.emitter import Emitter
 from gen.lowering.mapped import Region, data_of
 from gen.mapping.base import Site, Survey

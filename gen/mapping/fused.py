@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from cores.config import NpuConfig
-from gen.ir.graph import Conv, Graph, Layer, second_stage
+from gen.ir.graph import Conv, Graph, Layer
 from gen.ir.queries import count_readers
 from gen.lowering.mapped import MappedLayer, PlacedLayer
 from gen.lowering.places import Chunk
@@ -91,9 +91,9 @@ class FusedPlan:
 
 def fusable(graph: Graph, first: Layer, second: Layer) -> bool:
     """Whether ``second`` is a pointwise layer that alone reads what the depthwise one before it makes."""
-    if not (isinstance(first, Conv) and first.depthwise and second_stage(first) is None):
+    if not (isinstance(first, Conv) and first.depthwise and store_cycles(first) == 1):
         return False
-    if not first.upsample == second.upsample == (1, 1):
+    if not first.repeats == second.repeats == (1, 1):
         return False
     if first.weights.shape[2:] == (1, 1):
         return False
@@ -215,7 +215,7 @@ class _Costs:
         self.windows, self.second = windows, second
         self.blocks = len(windows.tiles)
         self.out_blocks = -(-second.target.shape[0] // config.ic_lanes)
-        self.residual, self.store_cycles = second.other is not None, store_cycles(second.layer)
+        self.others, self.store_cycles = len(second.others), store_cycles(second.layer)
         self.narrow = (is_narrow(second.layer, len(second.tiles) - 1, config)
                        and pointwise.output_size[1] > config.pixel_lanes)
         self.all_narrow = self.narrow and len(second.tiles) == 1
@@ -240,14 +240,14 @@ class _Costs:
 
     def pointwise_store(self, unit: Window) -> float:
         pixels = unit.cols * self.store_cycles
-        return self.out_blocks * (pixels + self.residual * PARAMETER_BEATS) + len(self.second.tiles) * _STORE_SET_GAP
+        return self.out_blocks * (pixels + self.others * PARAMETER_BEATS) + len(self.second.tiles) * _STORE_SET_GAP
 
     def load(self, part: Window) -> float:
         """Beats that a unit's depthwise part needs on the bus, padding counted with them."""
         return self.blocks * (part.load_beats + PARAMETER_BEATS) + self.windows.beats
 
     def pointwise_load(self, unit: Window) -> float:
-        return self.second.weight_beats + self.out_blocks * (PARAMETER_BEATS + self.residual * unit.cols)
+        return self.second.weight_beats + self.out_blocks * (PARAMETER_BEATS + self.others * unit.cols)
 
 
 def _tilings(costs: _Costs) -> Iterator[tuple[WindowGeometry, list[Window], list[list[Window]], list[Window]]]:

@@ -11,8 +11,9 @@ import numpy as np
 
 from cores.arch.isa import LAYOUTS, Opcode, Queue, largest_field
 from cores.config import NpuConfig
-from gen.ir.graph import Conv, Graph, Tensor, pad_value
+from gen.ir.graph import Conv, Graph, pad_value
 from gen.ir.queries import count_readers
+from gen.ir.tensor import Tensor
 from gen.lowering.emitter import Emitter
 from gen.mapping.base import Site
 from gen.mapping.pack import pack, passes_of
@@ -78,7 +79,7 @@ class GatherGeometry(Geometry):
         if not config.gather or not fits:
             return None
         return cls((1, 1), (1, 1), layer.pads, (height, width), (target.shape[1], target.shape[2]),
-                   upsample=layer.upsample, channels=channels, window_kernel=(rows, cols), window_stride=stride)
+                   repeats=layer.repeats, channels=channels, window_kernel=(rows, cols), window_stride=stride)
 
     def row_beats(self, config: NpuConfig) -> int:
         """Beats of a row of the input."""

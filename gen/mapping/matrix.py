@@ -10,7 +10,8 @@ from math import prod
 import numpy as np
 
 from cores.config import NpuConfig
-from gen.ir.graph import Conv, Tensor
+from gen.ir.graph import Conv
+from gen.ir.tensor import Tensor
 from gen.lowering.mapped import Region
 from gen.mapping.base import Site
 from gen.mapping.pack import pack, passes_of
@@ -65,7 +66,7 @@ class MatrixMapping(ConvMapping):
         assert isinstance(fitted, Conv)
         form = _as_channels(fitted, config)
         tiles = passes_of(form, config)
-        geometry = Geometry((1, 1), (1, 1), (0, 0, 0, 0), (1, 1), (1, 1), upsample=layer.upsample)
+        geometry = Geometry((1, 1), (1, 1), (0, 0, 0, 0), (1, 1), (1, 1), repeats=layer.repeats)
         plan = plan_conv(layer.name, ConvCost(form, tiles, geometry, config, input_blocks=blocks))
         return cls.at(site, plan, tiles=tiles, packed=PackedWeights(pack(form, tiles, config), tiles))
 

@@ -165,7 +165,7 @@ class ConvCost:
         self.narrow = self.narrow and geometry.output_size[1] > config.pixel_lanes
         self.out_blocks = -(-layer.weights.shape[0] // config.ic_lanes)
         self.in_blocks = min(input_blocks, config.oc_groups) if layer.depthwise else input_blocks
-        self.residual, self.store_cycles = layer.residual is not None, store_cycles(layer)
+        self.others, self.store_cycles = len(layer.others), store_cycles(layer)
         taps = geometry.steps(config)
         #: (steps, beats of a step, narrow) of all output tiles.
         self.steps: list[tuple[int, int, bool]] = []
@@ -216,7 +216,7 @@ class ConvCost:
             chunks = -(-self.in_blocks // chunk)
             compute = self._compute(window) + COMPUTE_OVERHEAD * (self.passes + chunks * rounds)
             activations = self.load(window)
-            load = activations * rounds + weight_beats + self.out_blocks * (PARAMETER_BEATS + self.residual * written)
+            load = activations * rounds + weight_beats + self.out_blocks * (PARAMETER_BEATS + self.others * written)
             stalls = 0.0
             if (held or chunks == 1) and tile_entries * 2 > depth:
                 # What finds no room beside this tile waits until the last output tile frees its blocks.

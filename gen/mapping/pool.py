@@ -10,7 +10,8 @@ from itertools import product
 
 from cores.config import NpuConfig
 from gen.ir.errors import LayerError
-from gen.ir.graph import Pool, Tensor
+from gen.ir.graph import Pool
+from gen.ir.tensor import Tensor
 from gen.lowering.mapped import PlacedLayer
 from gen.lowering.tiles import Tiles
 from gen.mapping.base import Mapping, Site
@@ -38,7 +39,8 @@ _POOL_CYCLES = 256
 class PoolMapping(Mapping):
     """A POOL and a STORE for each chunk of each window, or a POOL for each piece of one large window.
 
-    What is upsampled is pooled once for each copy of a row: the pool unit keeps nothing that could be read again.
+    What has its rows repeated is pooled once for each copy of a row: the pool unit keeps nothing that could be read
+    again.
     """
 
     layer: Pool
@@ -61,7 +63,7 @@ class PoolMapping(Mapping):
         for window in plan.windows:
             forms = [geometry.piece(window.y, window.x, *piece) for piece in plan.pieces]
             parts = [(form, form.window(0, 1, 0, 1, self.config)) for form in forms] or [(geometry, window)]
-            for blocks, copy in product(self.output_blocks(plan.chunk), range(self.layer.upsample[0])):
+            for blocks, copy in product(self.output_blocks(plan.chunk), range(self.layer.repeats[0])):
                 tile = tiles.begin(placed, geometry, window, blocks, copies=range(copy, copy + 1))
                 for number, (form, box) in enumerate(parts, start=1):
                     if copy == 0 or len(parts) > 1:
@@ -78,7 +80,7 @@ def _estimate_pool(layer: Pool, blocks: int, windows: Sequence[tuple[Window, int
     """Of a pooling layer's tiling."""
     largest = max((window for window, _ in windows), key=lambda window: window.entries)
     # A window takes a cycle for each tap, and no less than the store engine takes for its pixels.
-    down, across = layer.upsample
+    down, across = layer.repeats
     pixel_cycles = down * max(layer.kernel[0] * layer.kernel[1], across * store_cycles(layer))
     block_cycles = max(largest.rows * largest.cols * pixel_cycles, largest.load_beats)
     # A quarter of the buffer at most, so that loading runs ahead.
@@ -98,7 +100,7 @@ def _plan_pieces(geometry: Geometry, blocks: int, config: NpuConfig) -> Plan | N
     """Choose the pieces of a pooling layer's windows, each of which is a tile; None if no pieces fit."""
     height, width = geometry.output_size
     kernel_rows, kernel_cols = geometry.kernel
-    count, best = blocks * height * width * geometry.upsample[0], None
+    count, best = blocks * height * width * geometry.repeats[0], None
     # Windows at the edges have the padding.
     burst = LATENCY / config.outstanding_reads
     corners = set(product((0, height - 1), (0, width - 1)))

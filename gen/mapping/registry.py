@@ -1,5 +1,6 @@
 """The ways to compute a layer, and the choice between them."""
 
+from cores.arch.units import is_supported, reserved_fields
 from cores.config import NpuConfig
 from gen.ir.errors import CompileError, LayerError, UnfitError
 from gen.ir.graph import Graph, is_broadcast
@@ -49,15 +50,7 @@ def map_graph(graph: Graph, config: NpuConfig, options: CompileOptions) -> Mappe
     Raises UnfitError with all layers that the configuration cannot run, so that they can be left to the processor at
     once; CompileError for a machine without the units that the graph was made for.
     """
-    looking = next((layer.name for layer in graph.layers if layer.table), None)
-    if looking is not None and not config.table:
-        raise CompileError(f"layer {looking}: needs a table of its function, which this machine does not have; "
-                           "--features table gives it one")
-    multiplying = next((layer.name for layer in graph.layers
-                        if layer.residual and (layer.residual.product or is_broadcast(graph, layer))), None)
-    if multiplying is not None and not config.product:
-        raise CompileError(f"layer {multiplying}: multiplies two tensors, or adds a vector to all pixels, which this "
-                           "machine does not; --features product has it do so")
+    _require_units(graph, config)
     survey = Survey(graph, config, options)
     binary = survey.ask(BinaryLayers)
     layers: list[Mapping] = []
@@ -73,3 +66,13 @@ def map_graph(graph: Graph, config: NpuConfig, options: CompileOptions) -> Mappe
         raise UnfitError(unfit)
     mapped = MappedGraph(graph, config, [Single(layer) for layer in layers], binary.maps)
     return fuse(mapped, options)
+
+
+def _require_units(graph: Graph, config: NpuConfig) -> None:
+    """Raises CompileError for the first operation of an epilogue that a machine's instruction set lacks."""
+    for layer in graph.layers:
+        for op in layer.epilogue:
+            fields = op.encode(broadcast=is_broadcast(graph, layer))
+            if op.opcode is not None and not (is_supported(op.opcode, config) and not any(
+                    fields.get(name) for name in reserved_fields(op.opcode, config))):
+                raise CompileError(f"layer {layer.name}: {op.refusal}")

@@ -10,7 +10,8 @@ from dataclasses import replace
 import numpy as np
 
 from cores.config import NpuConfig
-from gen.ir.graph import Conv, Graph, Layer, Requantize, Tensor, pad_value, unscaled
+from gen.ir.graph import Conv, Graph, Layer, pad_value, unscaled
+from gen.ir.tensor import Requantize, Tensor
 from gen.mapping.gather import GatherGeometry, is_gatherable
 from gen.tiling.geometry import MAX_STRIDE
 from sim.golden import quantize_multiplier

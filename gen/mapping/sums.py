@@ -8,8 +8,9 @@ from cores.arch.numerics import MAX_SHIFT, MULTIPLIER_BITS, POOL_WIDTH
 from cores.arch.stochastic import LENGTH_BITS
 from cores.config import NpuConfig
 from gen.ir.errors import LayerError
-from gen.ir.graph import Conv, Layer, Requantize
+from gen.ir.graph import Conv, Layer
 from gen.ir.ranges import Range, any_values, sum_range
+from gen.ir.tensor import Requantize
 from sim.golden import round_shift, winograd_output
 from sim.stochastic.layers import largest_sums
 

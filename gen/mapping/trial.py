@@ -35,7 +35,7 @@ class Trial:
     def _try(self, steps: Sequence[Step], limit: float) -> float | None:
         graph, layers = self.mapped.graph, [layer for step in steps for layer in step.layers]
         made = {layer.layer.output for layer in layers}
-        read = [name for layer in layers for name in (layer.input, layer.other) if name is not None]
+        read = [name for layer in layers for name in (layer.input, *layer.others)]
         inputs = {name: (name, ()) for name in dict.fromkeys(read) if name not in made}
         part = replace(self.mapped, graph=replace(graph, inputs=inputs, outputs={}), steps=steps)
         try:
@@ -58,12 +58,12 @@ def _likeness(steps: Sequence[Step], graph: Graph) -> Hashable:
 
     facts: list[Hashable] = [tuple((len(step.layers), getattr(step, "plan", None)) for step in steps)]
     for mapped in layers:
-        layer, other = mapped.layer, mapped.other
+        layer = mapped.layer
         kernel = layer.weights.shape if isinstance(layer, Conv) else tuple(layer.kernel)
         facts += [
-            mapped.source.shape, kernel, tuple(layer.stride), tuple(layer.pads), layer.upsample, bool(layer.bend),
-            bool(layer.residual and layer.residual.product), other and graph.tensors[other].shape,
-            bool(layer.table), writers(mapped.input), other and writers(other),
+            mapped.source.shape, kernel, tuple(layer.stride), tuple(layer.pads),
+            tuple((type(op), op.repeats) for op in layer.epilogue), writers(mapped.input),
+            tuple((graph.tensors[other].shape, writers(other)) for other in mapped.others),
             getattr(mapped, "tiles", None), mapped.mode, mapped.plan,
         ]
     return tuple(facts)

@@ -14,7 +14,8 @@ import numpy as np
 from cores.arch.isa import StepKind, WordForm
 from cores.config import NpuConfig
 from gen.ir.errors import LayerError
-from gen.ir.graph import Conv, Tensor
+from gen.ir.graph import Conv
+from gen.ir.tensor import Tensor
 from gen.lowering.mapped import PlacedLayer
 from gen.lowering.tiles import Tiles
 from gen.mapping.base import Site
@@ -61,7 +62,7 @@ class WindowGeometry(Geometry):
             return None
         # The plain geometry of a 1x1 kernel is one long row, which suits windows as well.
         geometry = cls(plain.kernel, plain.stride, plain.pads, plain.input_size, plain.output_size,
-                       column_step=plain.column_step, upsample=plain.upsample, part_words=config.acc_depth)
+                       column_step=plain.column_step, repeats=plain.repeats, part_words=config.acc_depth)
         return geometry if geometry.step_rows <= MAX_KERNEL else None
 
     @property
@@ -278,7 +279,7 @@ def _estimate(layer: Conv, geometry: WindowGeometry, weights: WindowWeights, win
     """Of a depthwise layer's tiling in windows."""
     blocks, passes, depth = len(weights.tiles), sum(map(len, weights.tiles)), config.input_depth
     steps = sum(geometry.steps(config, part.rows) for tile in weights.tiles for part in tile)
-    residual = layer.residual is not None
+    others = len(layer.others)
     largest = max((window for window, _ in windows), key=lambda window: window.entries)
     # Instructions of the next chunk should be in their queues in time.
     chunk = min(blocks, max(1, config.queue_depth // 4), max(1, depth // 3 // largest.entries),
@@ -292,7 +293,7 @@ def _estimate(layer: Conv, geometry: WindowGeometry, weights: WindowWeights, win
             step = step_pace(geometry.step_cycles(part, config), config.weight_beats, config)
             compute += steps * step + passes * WINDOW_OVERHEAD
             load += blocks * (part.load_beats + PARAMETER_BEATS) + weights.beats
-        load += blocks * written * residual
+        load += blocks * written * others
         beats += count * (load + blocks * written)
         if chunk * largest.entries * 2 > depth:
             # The next chunk's first part is loaded when this one's last is computed.

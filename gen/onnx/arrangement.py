@@ -13,9 +13,8 @@ from gen.onnx.values import (
     Host,
     Pending,
     PendingAdd,
-    PendingBend,
     PendingConcat,
-    PendingProduct,
+    PendingOperation,
     Quantised,
     QuantisedConstant,
     RawInput,
@@ -49,7 +48,7 @@ def rearranged(node: Node, value: Value | None, change: Callable[[np.ndarray], n
             return replace(value, order=change(value.order), moved_by=node.name)
         case RawInput():
             return replace(value, order=change(value.order))
-        case Pending() | PendingAdd() | PendingProduct() | PendingBend() | PendingConcat():
+        case Pending() | PendingAdd() | PendingOperation() | PendingConcat():
             return replace(value, order=change(value.order), nodes=(*value.nodes, node.name), moved_by=node.name)
         case QuantisedConstant() if value.scale.size == value.zero_point.size == 1:
             return replace(value, array=change(value.array))

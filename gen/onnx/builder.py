@@ -6,9 +6,11 @@ from math import prod
 import numpy as np
 from onnx import TensorProto
 
+from gen.ir.epilogue.base import StoreOp
 from gen.ir.errors import GraphError
-from gen.ir.graph import MAX_VALUES, Bend, Layer, Part, Requantize, Residual, Table, Tensor
+from gen.ir.graph import MAX_VALUES, Layer
 from gen.ir.host import HostStep
+from gen.ir.tensor import Part, Requantize, Tensor
 from gen.onnx.model import ModelInput, Node, NodeError
 from gen.onnx.names import unique
 from gen.onnx.values import (
@@ -219,10 +221,12 @@ class GraphBuilder:
 
     # -- layers --------------------------------------------------------------------------------------------------
 
-    def add_layer(self, value: Pending, requantize: Requantize, residual: Residual | None = None, *,
-                  bend: Bend | None = None, table: Table | None = None, result: Result,
+    def add_layer(self, value: Pending, requantize: Requantize, *epilogue: StoreOp, result: Result,
                   part: Part | None = None) -> Quantised:
-        """Put the layer of ``value`` into the graph; ``part``: its output is part of another tensor."""
+        """Put the layer of ``value`` into the graph, ``epilogue`` after what it has of that.
+
+        ``part``: its output is part of another tensor.
+        """
         name = unique(value.name, self._layer_names)
         self._layer_names.add(name)
         self._layer_values += value.order.size
@@ -230,15 +234,15 @@ class GraphBuilder:
             raise GraphError(f"the feature maps up to that of {name} have more than {_MAX_LAYER_VALUES:,} values "
                              "together; take smaller images, or fewer layers")
         tensor = self._add_tensor(f"{name}/result", value.shape, value.order, result, part)
-        last = residual or bend or requantize
-        self._clip_bounds[tensor] = last.low, last.high
-        if table is not None:
-            self._clip_bounds[tensor] = int(table.values.min()), int(table.values.max())
+        bounds = requantize.low, requantize.high
+        for op in epilogue:
+            bounds = op.bounds(bounds)
+        self._clip_bounds[tensor] = bounds
         if part is not None:
             self._widen(part.whole, self._clip_bounds[tensor])
         nodes = (*value.nodes, result.node.name) if result.node else value.nodes
-        self.layers.append(value.layer(name=name, output=tensor, requantize=requantize, residual=residual, bend=bend,
-                                       table=table, onnx_nodes=nodes, **value.arguments))
+        arguments = {**value.arguments, "epilogue": (*value.arguments.get("epilogue", ()), *epilogue)}
+        self.layers.append(value.layer(name=name, output=tensor, requantize=requantize, onnx_nodes=nodes, **arguments))
         return Quantised(tensor, value.order, result.quantisation.unsigned, value.moved_by)
 
 

@@ -5,6 +5,7 @@ from math import prod
 
 import numpy as np
 
+from gen.ir.epilogue.upsample import Upsample
 from gen.ir.graph import Conv, Pool
 from gen.onnx.builder import GraphBuilder, Result
 from gen.onnx.model import NodeError
@@ -147,7 +148,7 @@ def enlarged(graph: GraphBuilder, value: Real) -> Real | None:
     layer = Pending(
         name=value.moved_by, nodes=(value.moved_by,), order=np.moveaxis(made, 1, -1) if last else made, shape=shape,
         layer=Pool, arguments=dict(input=tensor.name, maximum=False, kernel=(1, 1), stride=(1, 1), pads=(0, 0, 0, 0),
-                                   pad_value=value.zero_point, upsample=factors),
+                                   pad_value=value.zero_point, epilogue=(Upsample(factors),)),
         scale=np.full(count, value.scale), offset=np.full(count, -value.zero_point), bias=np.zeros(count))
     written = graph.add_layer(layer, same(tensor, count),
                               result=Result(None, Quantisation(tensor.scale, tensor.zero_point, False)))

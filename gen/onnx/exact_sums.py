@@ -4,8 +4,9 @@ from dataclasses import replace
 
 import numpy as np
 
-from gen.ir.graph import Conv, Requantize
+from gen.ir.graph import Conv
 from gen.ir.host import HostStep
+from gen.ir.tensor import Requantize
 from gen.onnx.builder import GraphBuilder, Result
 from gen.onnx.units import parity, reach
 from gen.onnx.values import Host, Pending, layout_steps

@@ -4,7 +4,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from gen.ir.graph import Pool, Requantize
+from gen.ir.graph import Pool
+from gen.ir.tensor import Requantize
 from gen.onnx.builder import Result
 from gen.onnx.context import Context
 from gen.onnx.values import Pending, PendingPool, Real

@@ -6,7 +6,9 @@ from itertools import accumulate
 import numpy as np
 
 from cores.arch.numerics import FIRST_BITS
-from gen.ir.graph import Bend, Part, Requantize, Residual, Table, Tensor
+from gen.ir.epilogue.add import Add
+from gen.ir.epilogue.table import Table
+from gen.ir.tensor import Part, Requantize, Tensor
 from gen.onnx.builder import GraphBuilder, Result
 from gen.onnx.context import Context
 from gen.onnx.edges import integers_of_padded, padding
@@ -27,10 +29,9 @@ from gen.onnx.values import (
     Padded,
     Pending,
     PendingAdd,
-    PendingBend,
     PendingConcat,
+    PendingOperation,
     PendingPool,
-    PendingProduct,
     PendingTable,
     Quantisation,
     Quantised,
@@ -39,7 +40,7 @@ from gen.onnx.values import (
     Real,
     Value,
 )
-from sim.golden import quantize_multiplier, quantize_product, quantize_residual
+from sim.golden import quantize_multiplier, quantize_residual
 
 __all__ = ["quantize", "settled"]
 
@@ -60,10 +61,8 @@ def quantize(context: Context, value: Value | None, quantisation: Quantisation) 
             return _emit(context, copy(context, context.activation(value)), quantisation)
         case PendingAdd():
             return _emit_sum(context, value, Result(context.node, quantisation))
-        case PendingProduct():
-            return _emit_product(context, value, quantisation)
-        case PendingBend():
-            return _emit_bend(context, value, quantisation)
+        case PendingOperation():
+            return _emit_operation(context, value, quantisation)
         case PendingTable():
             return _emit_table(context, value, Result(context.node, quantisation))
         case PendingConcat():
@@ -152,47 +151,27 @@ def _emit_sum(context: Context, value: PendingAdd, result: Result) -> Quantised:
     except ValueError as error:
         raise NodeError(f"cannot requantise the result of {value.name} ({error}); check the scales",
                         at=value.name) from None
-    residual = Residual(
+    added = Add(
         middle=middle, other=value.b.quantised.tensor, multiplier_a=multiplier_a, multiplier_b=multiplier_b,
         shift=shift, zero_point=zero_point, low=low, high=high,
         constant=-(middle.zero_point * multiplier_a + value.b.zero_point * multiplier_b))
-    return graph.add_layer(replace(layer, order=value.order, moved_by=value.moved_by), first, residual, result=result)
+    return graph.add_layer(replace(layer, order=value.order, moved_by=value.moved_by), first, added, result=result)
 
 
-def _emit_product(context: Context, value: PendingProduct, quantisation: Quantisation) -> Quantised:
-    """A copy whose second stage multiplies; `fuse_residual` moves that into the layer in front of it."""
-    graph, scale = context.graph, quantisation.scale
-    source = graph.tensors[value.a.quantised.tensor]
-    middle = Tensor(f"{value.name}/middle", source.shape, value.a.scale, value.a.zero_point)
-    try:
-        multiplier, shift = quantize_product(value.a.scale * value.b.scale / scale)
-    except ValueError as error:
-        raise NodeError(f"cannot requantise the result of {value.name} ({error}); check the scales",
-                        at=value.name) from None
-    low, high = _bounds(value.low, value.high, scale, quantisation.internal)
-    residual = Residual(
-        middle=middle, other=value.b.quantised.tensor, multiplier_a=0, multiplier_b=multiplier, shift=shift,
-        zero_point=quantisation.internal, low=low, high=high, constant=value.b.zero_point * multiplier, product=True)
-    layer = replace(copy(context, value.a), name=value.name, nodes=value.nodes, order=value.order,
-                    moved_by=value.moved_by)
-    return graph.add_layer(layer, same(middle, source.shape[0]), residual, result=Result(context.node, quantisation))
-
-
-def _emit_bend(context: Context, value: PendingBend, quantisation: Quantisation) -> Quantised:
-    """A copy whose second stage bends; `fuse_copies` moves that into the layer in front of it."""
-    graph, real, scale = context.graph, value.real, quantisation.scale
+def _emit_operation(context: Context, value: PendingOperation, quantisation: Quantisation) -> Quantised:
+    """A copy with the operation in its epilogue; `fuse_copies`, `fuse_residual` move that into the layer before it."""
+    graph, real = context.graph, value.real
     source = graph.tensors[real.quantised.tensor]
     middle = Tensor(f"{value.name}/middle", source.shape, real.scale, real.zero_point)
+    bounds = _bounds(value.low, value.high, quantisation.scale, quantisation.internal)
     try:
-        multiplier_a, multiplier_b, shift = quantize_residual(real.scale / scale, value.slope * real.scale / scale)
+        operation = value.operation(middle, quantisation, bounds)
     except ValueError as error:
         raise NodeError(f"cannot requantise the result of {value.name} ({error}); check the scales",
                         at=value.name) from None
-    low, high = _bounds(value.low, value.high, scale, quantisation.internal)
-    bend = Bend(middle, multiplier_a, multiplier_b, shift, quantisation.internal, low, high)
     layer = replace(copy(context, real), name=value.name, nodes=value.nodes, order=value.order,
                     moved_by=value.moved_by)
-    return graph.add_layer(layer, same(middle, source.shape[0]), bend=bend, result=Result(context.node, quantisation))
+    return graph.add_layer(layer, same(middle, source.shape[0]), operation, result=Result(context.node, quantisation))
 
 
 def _emit_table(context: Context, value: PendingTable, result: Result) -> Quantised:
@@ -202,7 +181,7 @@ def _emit_table(context: Context, value: PendingTable, result: Result) -> Quanti
     middle = Tensor(f"{value.name}/middle", source.shape, real.scale, real.zero_point)
     table = Table(middle, context.functions.table(value, result.quantisation))
     layer = replace(copy(context, real), name=value.name, nodes=value.nodes, moved_by=value.moved_by)
-    return context.graph.add_layer(layer, same(middle, source.shape[0]), table=table, result=result)
+    return context.graph.add_layer(layer, same(middle, source.shape[0]), table, result=result)
 
 
 def _grid(graph: GraphBuilder, value: PendingAdd, scale: float, total: tuple[float, float]) -> tuple[float, int]:

@@ -7,10 +7,9 @@ from gen.onnx.values import (
     Padded,
     Pending,
     PendingAdd,
-    PendingBend,
     PendingConcat,
+    PendingOperation,
     PendingPool,
-    PendingProduct,
     PendingTable,
     Quantised,
     QuantisedPadded,
@@ -24,7 +23,7 @@ __all__ = ["obstacle", "rearranged_in_front_of", "refusal"]
 def obstacle(value: Value | None) -> str:
     """What keeps ``value`` from being a dequantised tensor."""
     match value:
-        case (Pending() | PendingAdd() | PendingProduct() | PendingBend() | PendingTable() | PendingConcat()
+        case (Pending() | PendingAdd() | PendingOperation() | PendingTable() | PendingConcat()
               | PendingPool()):
             return (f"is the unquantised result of node {value.name}; put QuantizeLinear and DequantizeLinear "
                     "behind that")

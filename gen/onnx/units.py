@@ -5,8 +5,9 @@ from dataclasses import replace
 import numpy as np
 
 from cores.arch.numerics import FIRST_BITS, MIN_SHIFT, MULTIPLIER_BITS
-from gen.ir.graph import Conv, Pool, Requantize, Tensor
+from gen.ir.graph import Conv, Pool
 from gen.ir.ranges import Range, product_range, window_range
+from gen.ir.tensor import Requantize, Tensor
 from gen.onnx.builder import GraphBuilder, Result
 from gen.onnx.values import Pending, Quantisation, Real
 from sim.golden import quantize_multiplier

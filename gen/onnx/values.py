@@ -6,20 +6,23 @@ tensor behind it. Reshape, Flatten and Transpose only rearrange the order; nothi
 """
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from itertools import permutations
 from typing import Any, Literal, Self
 
 import numpy as np
 
+from gen.ir.epilogue.base import StoreOp
 from gen.ir.graph import Conv, Pool
 from gen.ir.host import HostStep
+from gen.ir.tensor import Tensor
 from gen.onnx.model import Node
 from gen.onnx.windows import Windows
 
 __all__ = [
-    "Condition", "Constant", "Host", "Padded", "Pending", "PendingAdd", "PendingBend", "PendingConcat", "PendingPool",
-    "PendingProduct", "PendingTable", "Quantised", "QuantisedConstant", "Quantisation", "QuantisedPadded", "RawInput",
+    "Condition", "Constant", "Host", "Padded", "Pending", "PendingAdd", "PendingConcat", "PendingOperation",
+    "PendingPool", "PendingTable", "Quantised", "QuantisedConstant", "Quantisation", "QuantisedPadded", "RawInput",
     "Real", "Value", "channels_first", "channels_shape", "is_plain", "is_whole", "layout_steps",
 ]
 
@@ -211,19 +214,15 @@ class PendingAdd(_Result):
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class PendingProduct(_Result):
-    """The product of two tensors, the second of which may have one number for all pixels of a channel."""
+class PendingOperation(_Result):
+    """What an operation of a store makes of a tensor.
 
-    a: Real
-    b: Real
-
-
-@dataclass(frozen=True, eq=False, kw_only=True)
-class PendingBend(_Result):
-    """A tensor of which what is negative has the factor ``slope``."""
+    ``operation`` makes it of the tensor, as it is before the operation, the result's quantisation, and the lowest and
+    highest integer of that. It raises ValueError for scales that the operation cannot have.
+    """
 
     real: Real
-    slope: float
+    operation: Callable[[Tensor, Quantisation, tuple[int, int]], StoreOp]
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -278,7 +277,7 @@ class Host:
 
 
 Value = (Constant | QuantisedConstant | RawInput | Quantised | Real | Padded | QuantisedPadded | Pending | PendingAdd
-         | PendingProduct | PendingBend | PendingTable | PendingConcat | PendingPool | Condition | Host)
+         | PendingOperation | PendingTable | PendingConcat | PendingPool | Condition | Host)
 
 
 def channels_shape(shape: tuple[int, ...]) -> tuple[int, int, int] | None:

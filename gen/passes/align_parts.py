@@ -5,10 +5,12 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from gen.ir.epilogue.add import Add
 from gen.ir.errors import LayerError, UnfitError
-from gen.ir.graph import Conv, Graph, Layer, Part, Pool, Requantize, Residual, Tensor, second_stage
+from gen.ir.graph import Conv, Graph, Layer, Pool
 from gen.ir.parts import wholes
 from gen.ir.queries import read_by, used_tensors
+from gen.ir.tensor import Part, Requantize, Tensor
 from sim.golden import quantize_multiplier, quantize_residual
 
 __all__ = ["align_parts"]
@@ -142,9 +144,7 @@ def _copy_of(edit: _Edit, name: str) -> int | None:
     number = next(number for number, layer in enumerate(graph.layers) if layer.output == name)
     layer = graph.layers[number]
     stage = layer.requantize
-    if not isinstance(layer, Pool) or layer.maximum or any(layer.pads):
-        return None
-    if second_stage(layer) or layer.table or layer.upsample != (1, 1):
+    if not isinstance(layer, Pool) or layer.maximum or any(layer.pads) or layer.epilogue:
         return None
     # Channels beside its own have sums of zero, which must stay the tensor's zero.
     fits = stage.zero_point == tensor.zero_point and stage.low <= stage.zero_point <= stage.high
@@ -204,9 +204,11 @@ def _mover(edit: _Edit, source: str, output: str, start: int, stage: Requantize 
         own = replace(stage, bias=bias, multiplier=multiplier, shift=shift)
         for mine, theirs in ((bias, stage.bias), (multiplier, stage.multiplier), (shift, stage.shift)):
             mine[start:start + channels] = theirs
-    residual = None
+    epilogue: tuple[Add, ...] = ()
     if others is not None:
         one, _, exponent = quantize_residual(1.0, 1.0)
         middle = replace(target, name=f"{output}/middle", onnx_name="", part=None)
-        residual = Residual(middle, others, one, one, -2 * point * one, exponent, point, -128, 127)
-    return Conv(edit.name(f"{output}/moved"), source, output, weights, False, (1, 1), (0, 0, 0, 0), own, residual)
+        epilogue = Add(middle=middle, other=others, multiplier_a=one, multiplier_b=one, constant=-2 * point * one,
+                       shift=exponent, zero_point=point, low=-128, high=127),
+    return Conv(edit.name(f"{output}/moved"), source, output, weights, False, (1, 1), (0, 0, 0, 0), own,
+                epilogue=epilogue)

@@ -1,63 +1,59 @@
-"""An addition or a product goes into the layer that makes one of its operands."""
+"""An operation that reads another tensor goes into the layer that makes one of its operands."""
 
 from dataclasses import replace
-from math import prod
 
-from gen.ir.graph import Conv, Graph, Layer, Residual, is_broadcast, second_stage
+from gen.ir.epilogue.base import StoreOp
+from gen.ir.epilogue.chain import chain_problems
+from gen.ir.graph import Graph, Layer
 from gen.ir.queries import count_readers, only_clips, used_tensors
 
 __all__ = ["fuse_residual"]
 
 
-def _swapped(graph: Graph, layer: Layer, residual: Residual) -> Residual:
-    """The same sum or product with the operands exchanged: the residual tensor becomes the layer's own result."""
-    other = graph.tensors[residual.other]
-    if residual.product:
-        return replace(residual, middle=other, other=layer.input,
-                       constant=graph.tensors[layer.input].zero_point * residual.multiplier_b)
-    return replace(residual, middle=other, other=layer.input,
-                   multiplier_a=residual.multiplier_b, multiplier_b=residual.multiplier_a)
+def _moved(graph: Graph, layer: Layer, maker: Layer) -> tuple[StoreOp, ...] | None:
+    """The epilogue of the layer that makes an operand of the first operation of ``layer`` with all of those; None if a
+    store cannot do that.
+    """
+    (op, *rest), made = layer.epilogue, graph.tensors[maker.output]
+    if op.centred and maker.requantize.zero_point != made.zero_point:
+        return None
+    source = graph.tensors[layer.input]
+    applied = op.applied_to(source) if maker.output == layer.input else op.swapped(source, graph.tensors)
+    if applied is None:
+        return None
+    epilogue = *maker.epilogue, applied, *rest
+    return None if any(chain_problems(epilogue)) else epilogue
 
 
-def _can_take(graph: Graph, layer: Layer, maker: Layer) -> bool:
-    """Whether what a layer adds or multiplies can go into the one that makes an operand."""
-    if layer.residual is None or (maker.output != layer.input and is_broadcast(graph, layer)):
-        return False
-    return not layer.residual.product or maker.requantize.zero_point == graph.tensors[maker.output].zero_point
-
-
-def _summands(layer: Layer) -> int:
-    """Values that each output value is made of."""
-    return prod(layer.weights.shape[1:] if isinstance(layer, Conv) else layer.kernel)
+def _is_only_operation(layer: Layer) -> bool:
+    """Whether a layer is nothing but an epilogue that begins with an operation on two tensors."""
+    stage = layer.requantize
+    return (bool(layer.epilogue) and bool(layer.epilogue[0].others) and only_clips(layer)
+            and (stage.low, stage.high) == (-128, 127))
 
 
 def fuse_residual(graph: Graph) -> Graph:
-    """Move an addition or a product into the layer that makes one of its operands, if nobody else reads that operand.
+    """Move an operation on two tensors into the layer that makes one of them, if nobody else reads that one.
 
-    Of two such layers it is the one with more work for each value, behind which the longer store hides. The
-    fused layer runs where the addition stood, so that both operands exist.
+    Of two such layers it is the one with more work for each value, during which the longer store is hidden. The
+    fused layer runs where the operation stood, so that both operands exist.
     """
     readers = count_readers(graph)
     layers: list[Layer] = []
     for layer in graph.layers:
-        residual = layer.residual
-        if (not residual or not only_clips(layer) or layer.upsample != (1, 1)
-                or (layer.requantize.low, layer.requantize.high) != (-128, 127)):
+        found: dict[int, tuple[StoreOp, ...]] = {}
+        if _is_only_operation(layer):
+            operands = {layer.input, *layer.others}
+            for number, earlier in enumerate(layers):
+                if earlier.output in operands and readers[earlier.output] == 1:
+                    epilogue = _moved(graph, layer, earlier)
+                    found |= {} if epilogue is None else {number: epilogue}
+        if not found:
             layers.append(layer)
             continue
-        operands = {layer.input, residual.other}
-        candidates = [i for i, earlier in enumerate(layers)
-                      if earlier.output in operands and readers[earlier.output] == 1
-                      and not (second_stage(earlier) or earlier.table) and _can_take(graph, layer, earlier)]
-        if not candidates:
-            layers.append(layer)
-            continue
-        maker = layers.pop(max(candidates, key=lambda i: (_summands(layers[i]), i)))
-        if maker.output == layer.input:
-            residual = replace(residual, middle=graph.tensors[layer.input])
-        else:
-            residual = _swapped(graph, layer, residual)
-        layers.append(replace(maker, output=layer.output, residual=residual, table=layer.table,
+        number = max(found, key=lambda i: (layers[i].summands, i))
+        maker = layers.pop(number)
+        layers.append(replace(maker, output=layer.output, epilogue=found[number],
                               onnx_nodes=(*maker.onnx_nodes, *layer.onnx_nodes)))
     if len(layers) == len(graph.layers):
         return graph

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from gen.ir.graph import Conv, Graph, Layer, output_size, unscaled
+from gen.ir.graph import Graph, Layer, output_size, unscaled
 
 __all__ = ["unit_strides"]
 
@@ -10,9 +10,8 @@ __all__ = ["unit_strides"]
 def _unit(graph: Graph, layer: Layer) -> Layer:
     _, *size = graph.tensors[layer.input].shape
     _, *made = unscaled(layer, graph.tensors[layer.output]).shape
-    kernel = layer.weights.shape[2:] if isinstance(layer, Conv) else layer.kernel
     down, across = (
-        1 if made[a] == 1 == output_size(size[a], kernel[a], 1, layer.pads[a], layer.pads[a + 2]) else layer.stride[a]
+        1 if made[a] == 1 == output_size(size[a], layer.kernel[a], 1, *layer.pads[a::2]) else layer.stride[a]
         for a in range(2))
     return layer if (down, across) == layer.stride else replace(layer, stride=(down, across))
 

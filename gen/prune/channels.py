@@ -2,7 +2,7 @@
 
 Every value has an array with an *atom* for each entry of its axis 1, channels or features. A convolution makes new
 ones, what works on each channel by itself hands them on, an addition makes those of its operands the same. So a
-residual chain has one set of atoms, a depthwise layer those of its input, a Concat those of its parts, and behind a
+residual chain has one set of atoms, a depthwise layer those of its input, a Concat those of its parts, and after a
 Flatten each atom stands for a run of features. What is not understood here *pins* the atoms that it reads: they stay.
 """
 
@@ -55,7 +55,7 @@ class ChannelMap:
     atoms: dict[str, np.ndarray] = field(default_factory=dict)
     slices: list[Slice] = field(default_factory=list)
     consumers: list[Consumer] = field(default_factory=list)
-    #: Scales of BatchNormalizations, and values behind a Relu.
+    #: Scales of BatchNormalizations, and values after a Relu.
     gammas: list[Slice] = field(default_factory=list)
     rectified: list[str] = field(default_factory=list)
     #: Depthwise nodes, and Reshapes whose target has the number of features in it.
@@ -256,7 +256,7 @@ class ChannelMap:
         return True
 
     def _spatial(self, node: NodeProto) -> bool:
-        """ReduceMean and the like, over axes behind the channels."""
+        """ReduceMean and the like, over axes after the channels."""
         axes = next((list(a.ints) for a in node.attribute if a.name == "axes"), [])
         if len(node.input) > 1 and node.input[1] in self.view.constants:
             axes = self.view.array(node.input[1]).tolist()

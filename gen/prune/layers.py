@@ -17,7 +17,7 @@ __all__ = ["PrunableLayer", "ModelView", "find_layers"]
 
 #: Operator -> the input that has its weights.
 _WEIGHTS = {"Conv": 1, "Gemm": 1, "MatMul": 1, "QLinearConv": 3, "QLinearMatMul": 3, "QGemm": 3}
-#: Operators that only move values; behind them a matrix product has the channels of a feature map in another order.
+#: Operators that only move values; after them a matrix product has the channels of a feature map in another order.
 _MOVING = ("Reshape", "Flatten", "Transpose", "Squeeze", "Unsqueeze", "Identity", "Dropout")
 _QUANTISING = ("QuantizeLinear", "DequantizeLinear")
 
@@ -67,7 +67,7 @@ class PrunableLayer:
     """A convolution or matrix product with constant weights.
 
     ``left``: why it is not pruned, "" if it can be. ``transposed``: of a matrix product whose weights are (inputs,
-    outputs); ``order``: of one behind a feature map (``shape``: C, H, W), the place there of each of its inputs.
+    outputs); ``order``: of one after a feature map (``shape``: C, H, W), the place there of each of its inputs.
     """
 
     node: str

@@ -12,7 +12,7 @@ from gen.onnx.runtime import OnnxruntimeError, RuntimeModel, float_outputs
 from gen.onnx.scores import answers, are_scores, why_no_scores
 from gen.prune.errors import PruneError
 
-__all__ = ["Judge", "run_model"]
+__all__ = ["AccuracyEvaluator", "run_model"]
 
 #: Samples that are computed at once.
 _BATCH = 64
@@ -41,7 +41,7 @@ def run_model(model: onnx.ModelProto, inputs: Mapping[str, np.ndarray],
 
 
 @dataclass(frozen=True, eq=False)
-class Judge:
+class AccuracyEvaluator:
     """How good a changed model is on samples, against the one that it came from.
 
     ``labels``: (N,), below 0 for none; without any, an answer (`gen.onnx.scores.answers`) is right where it is that of
@@ -54,7 +54,8 @@ class Judge:
     remark: str = ""
 
     @classmethod
-    def of(cls, model: onnx.ModelProto, inputs: Mapping[str, np.ndarray], labels: np.ndarray | None = None) -> "Judge":
+    def of(cls, model: onnx.ModelProto, inputs: Mapping[str, np.ndarray],
+           labels: np.ndarray | None = None) -> "AccuracyEvaluator":
         original = run_model(model, inputs)
         if labels is None or not (labels >= 0).any():
             return cls(inputs, original, None)

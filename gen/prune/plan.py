@@ -15,11 +15,11 @@ from gen.prune.blocks import densities, prune_blocks, prune_magnitudes
 from gen.prune.channels import ChannelMap
 from gen.prune.errors import PruneError
 from gen.prune.layers import find_layers
-from gen.prune.measure import Judge
+from gen.prune.measure import AccuracyEvaluator
 from gen.prune.scores import apoz_scores, gamma_scores, removals
 from gen.prune.search import Sensitivity, descent, first_that, last_that, sensitivities
 from gen.prune.shrink import shrink
-from gen.prune.timing import Times, Twin, random_inputs, specs_of
+from gen.prune.timing import QuantisedCounterpart, Times, random_inputs, specs_of
 from gen.quantize.options import QuantizeError
 from gen.quantize.prepare import quantised_node
 from gen.run.inputs import read_samples
@@ -57,8 +57,8 @@ class Pruned:
     """The result. ``before``, ``after``: cycles of the accelerator, None where it could have nothing of the model, for
     ``reason``; ``on_host``: nodes that are left to the processor.
 
-    ``noise``: of the outputs, see `Judge`; ``accuracy``: before and after, on samples that were given: by their labels
-    if ``labelled``, else shares of the samples with the same answer as before. ``remark``: on the labels.
+    ``noise``: of the outputs, see `AccuracyEvaluator`; ``accuracy``: before and after, on samples that were given: by
+    their labels if ``labelled``, else shares of the samples with the same answer as before. ``remark``: on the labels.
     """
 
     model: onnx.ModelProto
@@ -101,12 +101,12 @@ class Pruner:
     def __init__(self, model: onnx.ModelProto, config: NpuConfig, *, name: str,
                  progress: Callable[[str], None] = lambda text: None) -> None:
         self._model, self._config, self._name, self._progress = model, config, name, progress
-        self._twin: Twin | None = None
+        self._counterpart: QuantisedCounterpart | None = None
         self._before: Times | None = None
         self._reason = ""
         try:
-            twin = Twin.of(model, config, name=name)
-            self._before, self._twin = twin.times(config), twin
+            counterpart = QuantisedCounterpart.of(model, config, name=name)
+            self._before, self._counterpart = counterpart.times(config), counterpart
         except (CompileError, GraphError, QuantizeError) as error:
             self._reason = str(error)
         self._inputs: Mapping[str, np.ndarray] = random_inputs(model, _RANDOM_SAMPLES)
@@ -114,13 +114,13 @@ class Pruner:
         self._given = False
 
     def take_samples(self, samples: Path, limit: int | None, change_by: Preprocessing | None = None) -> None:
-        """Judge by the samples of a file, and by its labels if it has any, instead of random ones; images become what
-        ``change_by`` makes of them.
+        """Evaluate by the samples of a file, and by its labels if it has any, instead of random ones; images become
+        what ``change_by`` makes of them.
         """
         found = read_samples(samples, specs_of(self._model), limit=limit, change_by=change_by)
-        self.judge_by(found.inputs, found.labels)
+        self.evaluate_by(found.inputs, found.labels)
 
-    def judge_by(self, inputs: Mapping[str, np.ndarray], labels: np.ndarray | None = None) -> None:
+    def evaluate_by(self, inputs: Mapping[str, np.ndarray], labels: np.ndarray | None = None) -> None:
         """As `take_samples`, of samples at hand."""
         self._inputs, self._labels, self._given = inputs, labels, True
 
@@ -132,53 +132,53 @@ class Pruner:
             raise PruneError(f"{self._name}: {error}") from None
 
     def _prune(self, goal: Goal) -> Pruned:
-        judge = Judge.of(self._model, self._inputs, self._labels)
+        evaluator = AccuracyEvaluator.of(self._model, self._inputs, self._labels)
         found: dict[str, Sensitivity] = {}
         if goal.of_channels:
-            model = self._prune_channels(goal, judge)
+            model = self._prune_channels(goal, evaluator)
         elif goal.share is not None:
             model = (prune_magnitudes(self._model, goal.share) if goal.kind == "magnitude" else
                      prune_blocks(self._model, goal.share, self._config))
         else:
-            found = sensitivities(self._model, self._required(), self._config, judge, self._progress)
-            model = self._prune_by(goal, found, judge)
+            found = sensitivities(self._model, self._required(), self._config, evaluator, self._progress)
+            model = self._prune_by(goal, found, evaluator)
         self._progress("the result")
-        accuracy = (judge.original_accuracy, judge.accuracy(model)) if self._given else None
-        after = self._twin_of(model).times(self._config) if self._twin else None
-        on_host = self._twin.on_host if self._twin else 0
-        return Pruned(model, self._before, after, judge.noise(model), accuracy, found, self._reason, on_host,
-                      judge.labels is not None, judge.remark)
+        accuracy = (evaluator.original_accuracy, evaluator.accuracy(model)) if self._given else None
+        after = self._counterpart_of(model).times(self._config) if self._counterpart else None
+        on_host = self._counterpart.on_host if self._counterpart else 0
+        return Pruned(model, self._before, after, evaluator.noise(model), accuracy, found, self._reason, on_host,
+                      evaluator.labels is not None, evaluator.remark)
 
-    def _twin_of(self, model: onnx.ModelProto) -> Twin:
-        return Twin.of(model, self._config, name=self._name)
+    def _counterpart_of(self, model: onnx.ModelProto) -> QuantisedCounterpart:
+        return QuantisedCounterpart.of(model, self._config, name=self._name)
 
-    def _required(self) -> Twin:
-        if self._twin is None:
+    def _required(self) -> QuantisedCounterpart:
+        if self._counterpart is None:
             raise PruneError(f"{self._reason.removeprefix(f'{self._name}: ')}; without cycles there is only --density, "
                              "or --ratio")
-        return self._twin
+        return self._counterpart
 
-    def _prune_by(self, goal: Goal, found: Mapping[str, Sensitivity], judge: Judge) -> onnx.ModelProto:
+    def _prune_by(self, goal: Goal, found: Mapping[str, Sensitivity], evaluator: AccuracyEvaluator) -> onnx.ModelProto:
         """The first state of `descent` with few enough cycles, or the last that is good enough."""
-        states, twin = descent(found), self._required()
+        states, counterpart = descent(found), self._required()
 
         def model(state: Mapping[str, float]) -> onnx.ModelProto:
             return prune_blocks(self._model, state, self._config)
 
         if goal.cycles is not None:
             budget = goal.cycles
-            state = first_that(states, lambda state: twin.times(self._config, state).total <= budget)
+            state = first_that(states, lambda state: counterpart.times(self._config, state).total <= budget)
             if state is None:
-                raise self._too_few(budget, twin.times(self._config, states[-1]).total)
+                raise self._too_few(budget, counterpart.times(self._config, states[-1]).total)
             return model(state)
-        least = judge.original_accuracy - (goal.loss or 0) / 100
-        return model(last_that(states, lambda state: judge.accuracy(model(state)) >= least))
+        least = evaluator.original_accuracy - (goal.loss or 0) / 100
+        return model(last_that(states, lambda state: evaluator.accuracy(model(state)) >= least))
 
     def _too_few(self, budget: int, reached: int) -> PruneError:
         return PruneError(f"{budget:,} cycles cannot be had by pruning: with all that can go it takes "
                           f"{reached:,} on this machine; allow more, or take a larger one")
 
-    def _prune_channels(self, goal: Goal, judge: Judge) -> onnx.ModelProto:
+    def _prune_channels(self, goal: Goal, evaluator: AccuracyEvaluator) -> onnx.ModelProto:
         if quantised_node(self._model) is not None:
             raise PruneError("channels are taken out of float models; prune the model that this one was made from, and "
                              "quantise it again")
@@ -196,16 +196,16 @@ class Pruner:
 
             def cycles(state: frozenset[int]) -> int:
                 self._progress(f"without {len(state)} channels")
-                return self._twin_of(self._shrunk(model, channels, state, goal)).times(self._config).total
+                return self._counterpart_of(self._shrunk(model, channels, state, goal)).times(self._config).total
 
             self._required()
             state = first_that(states, lambda state: cycles(state) <= budget)
             if state is None:
                 raise self._too_few(budget, cycles(states[-1]))
             return self._shrunk(model, channels, state, goal)
-        least = judge.original_accuracy - (goal.loss or 0) / 100
+        least = evaluator.original_accuracy - (goal.loss or 0) / 100
         return self._shrunk(model, channels, last_that(
-            states, lambda state: judge.accuracy(self._shrunk(model, channels, state, goal)) >= least), goal)
+            states, lambda state: evaluator.accuracy(self._shrunk(model, channels, state, goal)) >= least), goal)
 
     def _states(self, model: onnx.ModelProto, goal: Goal) -> tuple[ChannelMap, list[frozenset[int]]]:
         channels = ChannelMap.of(model)

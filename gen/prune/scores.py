@@ -28,7 +28,7 @@ def gamma_scores(channels: ChannelMap) -> Scores:
 
 
 def apoz_scores(model: onnx.ModelProto, channels: ChannelMap, inputs: Mapping[str, np.ndarray]) -> Scores:
-    """The share of values behind a ReLU that are not zero, over samples and positions; the mean over a chain's ReLUs.
+    """The share of values after a ReLU that are not zero, over samples and positions; the mean over a chain's ReLUs.
 
     APoZ, the average percentage of zeros, is one minus that.
     """

@@ -9,8 +9,8 @@ import onnx
 from cores.config import NpuConfig
 from gen.prune.blocks import prune_blocks
 from gen.prune.layers import find_layers
-from gen.prune.measure import Judge
-from gen.prune.timing import Times, Twin
+from gen.prune.measure import AccuracyEvaluator
+from gen.prune.timing import QuantisedCounterpart, Times
 
 __all__ = ["Sensitivity", "descent", "first_that", "last_that", "sensitivities"]
 
@@ -19,25 +19,26 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Sensitivity:
-    """Of one layer at each density that the machine has: output noise (`Judge.noise`) and its cycles."""
+    """Of one layer at each density that the machine has: output noise (`AccuracyEvaluator.noise`) and its cycles."""
 
     noise: Mapping[float, float]
     cycles: Mapping[float, int]
 
 
-def sensitivities(model: onnx.ModelProto, twin: Twin, config: NpuConfig, judge: Judge,
+def sensitivities(model: onnx.ModelProto, counterpart: QuantisedCounterpart, config: NpuConfig,
+                  evaluator: AccuracyEvaluator,
                   progress: Callable[[str], None] = lambda text: None) -> dict[str, Sensitivity]:
     """Every layer that can be pruned, by its node's name: the only one that is, at each density below 1."""
-    nodes = [layer.node for layer in find_layers(model) if not layer.left and layer.node in twin.layers]
+    nodes = [layer.node for layer in find_layers(model) if not layer.left and layer.node in counterpart.layers]
     steps = [groups / config.groups_dense for groups in range(config.groups_dense, 0, -1)]
     times: dict[float, Times] = {}
     for density in steps:
         progress(f"cycles at density {density:g}")
-        times[density] = twin.times(config, dict.fromkeys(nodes, density))
+        times[density] = counterpart.times(config, dict.fromkeys(nodes, density))
     found = {}
     for number, node in enumerate(nodes, 1):
         progress(f"layer {number} of {len(nodes)}, {node}")
-        noise = {density: judge.noise(prune_blocks(model, {node: density}, config)) for density in steps[1:]}
+        noise = {density: evaluator.noise(prune_blocks(model, {node: density}, config)) for density in steps[1:]}
         found[node] = Sensitivity({1.0: 0.0, **noise}, {density: times[density].nodes[node] for density in steps})
     return found
 
@@ -68,7 +69,7 @@ def descent(found: Mapping[str, Sensitivity]) -> list[dict[str, float]]:
 
 
 def first_that(items: Sequence[T], holds: Callable[[T], bool]) -> T | None:
-    """The first item for which ``holds``, if it does for all behind that one too; None if it does not for the last."""
+    """The first item for which ``holds``, if it does for all after that one too; None if it does not for the last."""
     if not holds(items[-1]):
         return None
     low, high = 0, len(items) - 1

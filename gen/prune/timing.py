@@ -24,7 +24,7 @@ from gen.run.inputs import InputSpec
 from sim import cycles
 from sim.profile import layer_timings
 
-__all__ = ["Times", "Twin", "quantised", "random_inputs", "specs_of"]
+__all__ = ["Times", "QuantisedCounterpart", "quantised", "random_inputs", "specs_of"]
 
 #: The opset in which DequantizeLinear learnt of scales for each channel.
 _PER_CHANNEL = 13
@@ -73,7 +73,7 @@ def quantised(model: onnx.ModelProto) -> onnx.ModelProto:
 
 
 @dataclass(frozen=True, eq=False)
-class Twin:
+class QuantisedCounterpart:
     """A model as the machine would compute it: its layers, not its values."""
 
     #: Of each part that runs on the accelerator.
@@ -86,7 +86,7 @@ class Twin:
     on_host: int = 0
 
     @classmethod
-    def of(cls, model: onnx.ModelProto, config: NpuConfig, *, name: str) -> "Twin":
+    def of(cls, model: onnx.ModelProto, config: NpuConfig, *, name: str) -> "QuantisedCounterpart":
         """Raises GraphError, CompileError, QuantizeError for a model that the machine cannot have any of; ``name`` is
         its file's.
         """

@@ -2,7 +2,7 @@
 
 Rounded weights and clipped activations shift a channel's mean; as a constant, that goes into the bias for nothing
 (Nagel et al., "Data-Free Quantization Through Weight Equalization and Bias Correction", ICCV 2019, section 4.2, in its
-empirical form). Layers are corrected in their order, each behind those that are corrected already: its output is
+empirical form). Layers are corrected in their order, each after those that are corrected already: its output is
 computed from the corrected outputs of the layers in front of it.
 """
 

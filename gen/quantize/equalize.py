@@ -1,7 +1,7 @@
 """Channels made equally large across layers, without changing what the model computes.
 
 Between two layers with nothing but what commutes with a positive factor, channel c can leave the first one divided by
-s and enter the second one multiplied by it. ``s = sqrt(r1 * r2) / r2``, with the ranges r1 of the channel behind the
+s and enter the second one multiplied by it. ``s = sqrt(r1 * r2) / r2``, with the ranges r1 of the channel after the
 first layer and r2 of its weights in the second, makes both ``sqrt(r1 * r2)`` (Nagel et al., "Data-Free Quantization
 Through Weight Equalization and Bias Correction", ICCV 2019, section 4.1). There r1 is of the first layer's weights.
 Here it is of the activations on samples, as those have one scale, and weights one for each channel: of channels that

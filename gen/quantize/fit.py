@@ -138,7 +138,7 @@ def fit_weights(model: onnx.ModelProto, plan: Plan, ranges: Mapping[str, tuple[f
 
 
 class _Following:
-    """What goes into a layer's scale and bias behind it."""
+    """What goes into a layer's scale and bias after it."""
 
     def __init__(self, model: onnx.ModelProto, plan: Plan) -> None:
         self._constants, self._plan = initializers(model), plan

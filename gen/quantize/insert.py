@@ -23,7 +23,7 @@ def insert(model: onnx.ModelProto, plan: Plan, ranges: Mapping[str, tuple[float,
     beside it (`gen.quantize.fit`).
 
     What to quantise is told tensor by tensor: onnxruntime's own choice, operator by operator, also quantises between a
-    layer and the clip behind it.
+    layer and the clip after it.
     """
     copied = onnx.ModelProto()
     copied.CopyFrom(model)

@@ -77,7 +77,7 @@ class Layer:
 @dataclass(frozen=True)
 class Plan:
     """``tensors``: value to be quantised -> the node that computes it, "" for an input of the model; those of a layer
-    with a clip behind it have the layer's. ``like``: picked value -> (the quantised one it is of, the picking node).
+    with a clip after it have the layer's. ``like``: picked value -> (the quantised one it is of, the picking node).
     ``centred``: those of ``tensors`` that have the zero point 0, as a Sign reads them: their signs are there already.
     """
 

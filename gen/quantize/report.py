@@ -131,7 +131,7 @@ class _Place:
 
 
 def _quantised_tensors(model: onnx.ModelProto) -> dict[str, _Place]:
-    """Value of the float model -> what has become of it: its name behind the pair, and the pair's parameters."""
+    """Value of the float model -> what has become of it: its name after the pair, and the pair's parameters."""
     constants = initializers(model)
     results = {node.input[0]: node.output[0] for node in model.graph.node if node.op_type == "DequantizeLinear"}
     outputs = {value.name for value in model.graph.output}

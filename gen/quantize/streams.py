@@ -76,7 +76,7 @@ def correct_for_streams(model: onnx.ModelProto, plan: Plan, samples: Samples, bi
     constants = initializers(model)
 
     def constant(node: onnx.NodeProto, operand: int, part: int = 0) -> np.ndarray:
-        """Of what dequantises an operand, which may be moved behind that: the integers, or the scale."""
+        """Of what dequantises an operand, which may be moved after that: the integers, or the scale."""
         maker = makers[node.input[operand]]
         while maker.op_type != "DequantizeLinear":
             maker = makers[maker.input[0]]

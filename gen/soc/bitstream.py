@@ -1,4 +1,4 @@
-"""A system's files -> a bitstream, by Yosys, nextpnr and ecppack."""
+"""A system's files -> a bitstream, by Yosys, nextpnr and the packer of the device's family."""
 
 import json
 import shlex
@@ -6,12 +6,13 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+from gen.families.registry import get_family
 from gen.hw.route import RouteReport, read_report
 from gen.hw.yosys import SynthesisError
-from gen.soc.project import NAME
+from gen.soc.project import NAME, system_build
 from gen.soc.targets import Target
 from npudriver.files import read_file
-from sim.toolchain import child_process, find_ecppack, find_nextpnr, find_yosys
+from sim.toolchain import child_process, find_nextpnr, find_tool, find_yosys
 
 __all__ = ["make_bitstream"]
 
@@ -25,8 +26,9 @@ def make_bitstream(target: Target, folder: Path, *, clock_mhz: float,
 
     Raises SynthesisError when a tool fails, ToolError when one is missing.
     """
-    tools = {"YOSYS": find_yosys(), "NEXTPNR": find_nextpnr("nextpnr-ecp5"), "ECPPACK": find_ecppack(),
-             "PYTHON": [sys.executable]}
+    build, nextpnr = system_build(target), get_family(target.board.family).route_command(target.board)[0]
+    tools = {"YOSYS": find_yosys(), "NEXTPNR": find_nextpnr(nextpnr),
+             build.packer: find_tool(build.tool, wheel=build.wheel, script=build.script), "PYTHON": [sys.executable]}
     command = ["make", "--no-print-directory", *(f"{name}={shlex.join(tool)}" for name, tool in tools.items())]
     said: list[str] = []
     with child_process(command, folder) as process:

@@ -11,19 +11,19 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import jinja2
-
 from cores.config import NpuConfig
 from cores.emit import emit_verilog
 from cores.errors import NpugenError
-from gen.hw.families import FAMILIES, HIDE_ELEMENTS
+from gen.families.family import HIDE_ELEMENTS, SystemBuild
+from gen.families.registry import get_family
 from gen.soc.targets import Target
 from npudriver.files import read_text
 
 if TYPE_CHECKING:
     from litex.soc.integration.soc_core import SoCCore
 
-__all__ = ["NAME", "SystemError", "board_files", "describe", "litex_quiet", "require_litex", "simulation_files"]
+__all__ = ["NAME", "SystemError", "board_files", "describe", "litex_quiet", "require_litex", "simulation_files",
+           "system_build"]
 
 #: Top module, and what all files of the system are called.
 NAME = "soc"
@@ -71,15 +71,25 @@ def board_files(target: Target, config: NpuConfig, *, clock_mhz: float, baud: in
     require_litex(target.module.partition(".")[0])
     from gen.soc.system import board_system
 
+    family = get_family(target.board.family)
     with litex_quiet():
         system = board_system(target, config, clock_mhz=clock_mhz, baud=baud)
         files = _finished(system)
+        script = _synthesis_script(target)
         values = {"target": target, "config": config, "clock_mhz": clock_mhz, "name": NAME,
-                  "options": target.board.nextpnr[1:], "script": _synthesis_script(target)}
-        return {**files, "npu.v": emit_verilog(config), **FAMILIES[target.board.family].scripts(),
+                  "nextpnr": family.route_command(target.board), "script": script}
+        return {**files, "npu.v": emit_verilog(config), **family.scripts(),
                 "config.json": config.to_json() + "\n",
-                "Makefile": _template("soc.mk.jinja").render(values), f"{NAME}.ys": _synthesis_script(target),
+                "Makefile": family.render(system_build(target).makefile, values), f"{NAME}.ys": script,
                 "system.json": json.dumps(describe(system, target, clock_mhz, baud), indent=2) + "\n"}
+
+
+def system_build(target: Target) -> SystemBuild:
+    """How the files become a bitstream. Raises SystemError for a family of devices that does not say."""
+    found = get_family(target.board.family).system
+    if found is None:
+        raise SystemError(f"{target.name}: its family of devices has no way from a LiteX system to a bitstream")
+    return found
 
 
 def simulation_files(target: Target, config: NpuConfig, *, clock_mhz: float) -> dict[str, str]:
@@ -147,12 +157,6 @@ def _same(text: str) -> str:
 
 
 def _synthesis_script(target: Target) -> str:
-    family = FAMILIES[target.board.family]
+    family = get_family(target.board.family)
     return "\n".join([f"read_verilog npu.v {NAME}.v", f"hierarchy -top {NAME}", "flatten", HIDE_ELEMENTS,
                       *family.mapping(NAME), f"write_json {NAME}.mapped.json", ""])
-
-
-def _template(name: str) -> jinja2.Template:
-    environment = jinja2.Environment(loader=jinja2.PackageLoader("gen"), undefined=jinja2.StrictUndefined,
-                                     keep_trailing_newline=True)
-    return environment.get_template(name)

@@ -8,7 +8,8 @@ from cores.arch.isa import Opcode, WordForm, largest_field
 from cores.arch.numerics import MAP_PIXELS
 from cores.config import NpuConfig
 from gen.ir.errors import LayerError
-from gen.ir.graph import Conv, Layer, Tensor
+from gen.ir.graph import Layer
+from gen.ir.tensor import Tensor
 
 __all__ = [
     "Geometry", "MAX_BEATS", "MAX_BLOCKS", "MAX_COPIES", "MAX_KERNEL", "MAX_PAD_ROWS", "MAX_STRIDE", "Split", "Window",
@@ -88,7 +89,7 @@ class Geometry:
     #: Tiles begin at columns that are multiples of this.
     column_step: int = 1
     #: How often each row and each column of the output is written.
-    upsample: tuple[int, int] = (1, 1)
+    repeats: tuple[int, int] = (1, 1)
 
     @classmethod
     def of(cls, layer: Layer, source: Tensor, target: Tensor, *, map_in: bool = False, map_out: bool = False,
@@ -98,7 +99,7 @@ class Geometry:
 
         Raises LayerError for a layer that no tiling brings within the instructions' limits.
         """
-        rows, cols = layer.weights.shape[2:] if isinstance(layer, Conv) else layer.kernel
+        rows, cols = layer.kernel
         pads = layer.pads
         (_, height, width), (_, out_height, out_width) = source.shape, target.shape
 
@@ -106,18 +107,18 @@ class Geometry:
             if not passed:
                 raise LayerError(layer.name, message)
 
-        copies = prod(layer.upsample)
+        copies = prod(layer.repeats)
         require(max(height * width, out_height * out_width * copies) <= _MAX_PIXELS,
                 f"feature maps have at most {_MAX_PIXELS:,} pixels; cut the image in front of the model")
-        require(layer.upsample[1] <= MAX_COPIES,
-                f"columns are repeated at most {MAX_COPIES} times, not {layer.upsample[1]}; resize in two steps")
-        require(layer.upsample[0] * layer.upsample[1] * out_width <= _MAX_STORE_PITCH,
+        require(layer.repeats[1] <= MAX_COPIES,
+                f"columns are repeated at most {MAX_COPIES} times, not {layer.repeats[1]}; resize in two steps")
+        require(layer.repeats[0] * layer.repeats[1] * out_width <= _MAX_STORE_PITCH,
                 f"upsampled rows are at most {_MAX_STORE_PITCH:,} pixels apart; cut the image in front of the model")
-        flat = height == 1 or layer.upsample[0] == 1 and (width % MAP_PIXELS == 0 or not (map_in or map_out))
+        flat = height == 1 or layer.repeats[0] == 1 and (width % MAP_PIXELS == 0 or not (map_in or map_out))
         column_step = MAP_PIXELS if map_out else 1
         if (rows, cols) == (1, 1) and tuple(layer.stride) == (1, 1) and not any(pads) and flat:
             return cls((1, 1), (1, 1), pads, (1, height * width), (1, out_height * out_width), column_step=column_step,
-                       upsample=layer.upsample)
+                       repeats=layer.repeats)
         # Strides along an axis with a single output mean nothing.
         stride = (1 if out_height == 1 else layer.stride[0], 1 if out_width == 1 else layer.stride[1])
         require(cut or max(rows, cols) <= MAX_KERNEL,
@@ -128,7 +129,7 @@ class Geometry:
                 f"padding is at most {_MAX_PAD_SIDE} columns and {MAX_PAD_ROWS} rows a side, not {pads}")
         row_skip = stride[0] if rows == 1 and not any(pads[::2]) else 1
         return cls((rows, cols), stride, pads, (height, width), (out_height, out_width), row_skip, column_step,
-                   layer.upsample)
+                   layer.repeats)
 
     def window(self, y: int, rows: int, x: int, cols: int, config: NpuConfig) -> Window:
         """The tile of output rows ``y..y+rows`` and columns ``x..x+cols``."""
@@ -178,7 +179,7 @@ class Geometry:
 
     def store_beats(self, window: Window) -> int:
         """Beats of a block of a tile's output."""
-        return window.rows * window.cols * prod(self.upsample)
+        return window.rows * window.cols * prod(self.repeats)
 
     @property
     def word_rows(self) -> int:
@@ -277,7 +278,7 @@ def tilings(geometry: Geometry, config: NpuConfig, *, narrow: bool = False) -> I
     height, width = geometry.output_size
     step = max(geometry.word_columns(config, narrow=narrow), geometry.column_step)
     units = -(-width // step)
-    for col_parts in part_counts(units, -(-units // (_MAX_COLS // geometry.upsample[1] // step))):
+    for col_parts in part_counts(units, -(-units // (_MAX_COLS // geometry.repeats[1] // step))):
         columns = split(width, col_parts, step)
         for row_parts in part_counts(-(-height // geometry.word_rows)):
             yield split(height, row_parts, geometry.word_rows), columns

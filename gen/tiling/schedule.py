@@ -11,7 +11,6 @@ from dataclasses import dataclass
 
 from cores.compute.compute_engine import ComputeEngine
 from cores.config import NpuConfig
-from cores.store.requantizer import Requantizer
 from gen.ir.graph import Layer
 from gen.tiling.geometry import Geometry, Split, Window, tilings
 from sim.timing.latencies import MEMORY
@@ -36,9 +35,7 @@ BEAT_WEIGHT = 0.03
 
 def store_cycles(layer: Layer) -> int:
     """Cycles of the store engine for a pixel of a block."""
-    if layer.residual:
-        return Requantizer.ADD_CYCLES
-    return 2 if layer.bend else 1
+    return max((op.cycles for op in layer.epilogue), default=1)
 
 
 def step_pace(words: float, weight_beats: int, config: NpuConfig) -> float:

@@ -1,4 +1,4 @@
-"""Training: the stages of a session, one behind the other."""
+"""Training: the stages of a session, one after the other."""
 
 import copy
 from collections.abc import Callable

@@ -26,7 +26,7 @@ _FINAL = (*_QUANTISING, "Softmax", "Identity")
 class Network(nn.Module):
     """A float or QDQ model that can be trained. Raises TrainError, which names the node, for what is not known here.
 
-    What stands behind a DequantizeLinear, weights and biases, is kept in floats and rounded to the integers of its
+    What stands after a DequantizeLinear, weights and biases, is kept in floats and rounded to the integers of its
     scale each time it is used; so are activations at a QuantizeLinear, with onnxruntime's arithmetic: an exported
     model is what was trained, up to the order of sums.
     """

@@ -146,7 +146,7 @@ class Builder:
         return self._rng.normal(0, 0.2, channels)
 
     def _biased(self, op: str, x: Tensor, weights: np.ndarray, name: str, attributes: dict[str, Any]) -> Tensor:
-        """A layer that does by its weights and bias what a batch norm would do behind it."""
+        """A layer that does by its weights and bias what a batch norm would do after it."""
         result = _run(self._make(op, (x, weights), name, attributes), (x, weights))
         mean, variance = _moments(result)
         gain = floats(1 / np.sqrt(variance.mean()))

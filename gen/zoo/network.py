@@ -22,7 +22,7 @@ class Network:
 
     name: str
     title: str
-    #: Adds the layers behind the image, and the outputs, for so many classes.
+    #: Adds the layers after the image, and the outputs, for so many classes.
     layers: Callable[[Builder, Tensor, int], None]
     size: tuple[int, int] = (224, 224)
     least: int = 32

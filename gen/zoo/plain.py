@@ -24,7 +24,7 @@ def _lenet5(b: Builder, x: Tensor, classes: int) -> None:
 
 
 def _lenet5_caffe(b: Builder, x: Tensor, classes: int) -> None:
-    """The one that came with Caffe: no activation behind its convolutions."""
+    """The one that came with Caffe: no activation after its convolutions."""
     for number, channels in enumerate((20, 50), start=1):
         x = b.max_pool(b.biased_conv(x, channels, 5, pad=0, name=f"c{number}"), 2, name=f"pool{number}")
     _head(b, x, {"f3": 500}, "f4", classes)

@@ -61,7 +61,7 @@ def _tiny(b: Builder, image: Tensor, classes: int) -> None:
         route = _layer(b, x, 16 << number, 3, name=f"c{number}")
         x = b.max_pool(route, 2, name=f"pool{number}")
     x = _layer(b, x, 512, 3, name="c5")
-    # A maximum of stride 1: the image stays as large, as if another row and column came behind it.
+    # A maximum of stride 1: the image stays as large, as if another row and column came after it.
     x = b.node("MaxPool", x, name="pool5", kernel_shape=[2, 2], strides=[1, 1], pads=[0, 0, 1, 1])
     x = _layer(b, _layer(b, x, 1024, 3, name="c6"), 256, 1, name="c7")
     _detect(b, _layer(b, x, 512, 3, name="c8"), classes, "det13")

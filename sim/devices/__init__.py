@@ -1,7 +1,7 @@
 """Back ends of the driver that simulate a device: the Verilog, the instruction-level simulator, the time model."""
 
-from .functional import FunctionalBackend, Mishap
+from .functional import FunctionalBackend, InjectedFault
 from .paced import PacedBackend
 from .rtl import RtlBackend
 
-__all__ = ["FunctionalBackend", "Mishap", "PacedBackend", "RtlBackend"]
+__all__ = ["FunctionalBackend", "InjectedFault", "PacedBackend", "RtlBackend"]

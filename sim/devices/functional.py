@@ -1,7 +1,7 @@
 """The instruction-level simulator as a device, behind a model of the machine's registers.
 
 A program is executed when the driver waits, or lets time go by. What can go wrong on hardware happens when it is asked
-for: see `Mishap`.
+for: see `InjectedFault`.
 """
 
 import enum
@@ -21,7 +21,7 @@ from sim.errors import HazardError, MachineError
 
 from .memory import SimulatedBuffer, SimulatedMemory
 
-__all__ = ["FunctionalBackend", "Mishap", "program_cycles"]
+__all__ = ["FunctionalBackend", "InjectedFault", "program_cycles"]
 
 _BASE, _MEMORY = 0x4000_0000, 1 << 30
 _WORD = 0xFFFFFFFF
@@ -29,13 +29,13 @@ _WORD = 0xFFFFFFFF
 _STREAM_SHIFT = (1 << LENGTH_BITS) - 1
 
 
-class Mishap(enum.Enum):
-    """What happens to a program, one for each START: see `FunctionalBackend.mishaps`."""
+class InjectedFault(enum.Enum):
+    """What happens to a program, one for each START: see `FunctionalBackend.faults`."""
 
     NONE = enum.auto()
     #: A read is answered with an error, before anything is written.
     READ_ERROR = enum.auto()
-    #: A write is answered with an error, behind all others: results are there, but nobody knows.
+    #: A write is answered with an error, after all others: results are there, but nobody knows.
     WRITE_ERROR = enum.auto()
     #: The machine stands still until its TIMEOUT.
     STALL = enum.auto()
@@ -64,7 +64,7 @@ class FunctionalBackend(Backend):
         self._names = {address: name for name, address in self._machine.registers.items()}
         self.memory = SimulatedMemory(_BASE, _MEMORY)
         #: Of the next STARTs; none where it is empty.
-        self.mishaps: deque[Mishap] = deque()
+        self.faults: deque[InjectedFault] = deque()
         self.starts = 0
         self._seconds = 0.0
         self._power_on()
@@ -72,7 +72,7 @@ class FunctionalBackend(Backend):
     def _power_on(self) -> None:
         self._registers = dict.fromkeys(self._machine.registers, 0) | dict(self._machine.fingerprint)
         self._registers["timeout"] = 1 << 20
-        self._mishap: Mishap | None = None      # of the program that is under way
+        self._fault: InjectedFault | None = None      # of the program that is under way
 
     # -- registers ---------------------------------------------------------------------------------------------------
 
@@ -84,7 +84,7 @@ class FunctionalBackend(Backend):
         name = self._names.get(address)
         if name == "control":
             self._control(value)
-        elif name in ("irq_enable", "timeout") or (name is not None and self._mishap is None and name in (
+        elif name in ("irq_enable", "timeout") or (name is not None and self._fault is None and name in (
                 "program_low", "program_high", "program_length", "data_low", "data_high", "data_beats",
                 "write_start", "stream_shift")):
             self._registers[name] = value & (_STREAM_SHIFT if name == "stream_shift" else _WORD)
@@ -94,11 +94,11 @@ class FunctionalBackend(Backend):
         if value & bits["CLEAR"]:
             self._registers["status"] &= status["BUSY"]
             self._registers["error_code"] = self._registers["error_index"] = 0
-        if value & bits["ABORT"] and self._mishap not in (None, Mishap.SILENT):
-            self._mishap = None
+        if value & bits["ABORT"] and self._fault not in (None, InjectedFault.SILENT):
+            self._fault = None
             self._registers["status"] = 0
-        if value & bits["START"] and self._mishap is None:
-            self._mishap = self.mishaps.popleft() if self.mishaps else Mishap.NONE
+        if value & bits["START"] and self._fault is None:
+            self._fault = self.faults.popleft() if self.faults else InjectedFault.NONE
             self.starts += 1
             self._registers["status"] = status["BUSY"]
             self._registers |= {name: 0 for name in self._registers if name.startswith("counter_")}
@@ -107,17 +107,17 @@ class FunctionalBackend(Backend):
 
     def _go_on(self) -> bool:
         """Whether the program that is under way has ended."""
-        mishap = self._mishap
-        if mishap in (None, Mishap.ENDLESS, Mishap.SILENT):
+        fault = self._fault
+        if fault in (None, InjectedFault.ENDLESS, InjectedFault.SILENT):
             return False
-        if mishap is Mishap.READ_ERROR:
+        if fault is InjectedFault.READ_ERROR:
             self._end(ErrorCode.READ_SLVERR, 0)
-        elif mishap is Mishap.STALL:
+        elif fault is InjectedFault.STALL:
             self._seconds += self._registers["timeout"] / self._clock
             self._end(ErrorCode.TIMEOUT, 0)
         else:
             self._execute()
-            if mishap is Mishap.WRITE_ERROR:
+            if fault is InjectedFault.WRITE_ERROR:
                 self._end(ErrorCode.WRITE_SLVERR, self._registers["program_length"] - 1)
         return True
 
@@ -149,7 +149,7 @@ class FunctionalBackend(Backend):
         return self.memory.view(self._registers[f"{what}_low"] | self._registers[f"{what}_high"] << 32, size)
 
     def _end(self, code: ErrorCode, index: int) -> None:
-        self._mishap = None
+        self._fault = None
         self._registers["status"] = self._machine.status["ERROR" if code else "DONE"]
         self._registers["error_code"], self._registers["error_index"] = code.value, index
 
@@ -159,10 +159,10 @@ class FunctionalBackend(Backend):
         return self.memory.allocate(size, alignment)
 
     def wait_interrupt(self, seconds: float) -> bool:
-        lost = self._mishap is Mishap.LOST_INTERRUPT
-        if self._mishap is not None and self._go_on() and not lost:
+        lost = self._fault is InjectedFault.LOST_INTERRUPT
+        if self._fault is not None and self._go_on() and not lost:
             return bool(self._registers["irq_enable"])
-        up = self._mishap is None and not lost and bool(self._registers["status"] and self._registers["irq_enable"])
+        up = self._fault is None and not lost and bool(self._registers["status"] and self._registers["irq_enable"])
         if not up:
             self._seconds += seconds
         return up

@@ -15,7 +15,7 @@ class PacedBackend(FunctionalBackend):
 
     The other side's time is the processor time of this process: the clock that both go by is that, and what was waited
     for the device, which nobody really waits for. So what else this computer is at does not count. Memory is left as it
-    is; there are no mishaps.
+    is; there are no faults.
     """
 
     _due = 0.0
@@ -26,7 +26,7 @@ class PacedBackend(FunctionalBackend):
 
     def _control(self, value: int) -> None:
         super()._control(value)
-        if value & self._machine.control["START"] and self._mishap is not None:
+        if value & self._machine.control["START"] and self._fault is not None:
             code = self._at("program", self._registers["program_length"] * INSTRUCTION_BYTES)
             shift = self._registers.get("stream_shift", 0)
             cycles = 0 if code is None else program_cycles(self.config, code.tobytes(), shift)
@@ -38,16 +38,16 @@ class PacedBackend(FunctionalBackend):
         return super().read32(address)
 
     def _go_on(self) -> bool:
-        if self._mishap is None or self.time() < self._due:
+        if self._fault is None or self.time() < self._due:
             return False
         self._end(ErrorCode.NONE, 0)
         return True
 
     def wait_interrupt(self, seconds: float) -> bool:
-        left = seconds if self._mishap is None else min(seconds, self._due - self.time())
+        left = seconds if self._fault is None else min(seconds, self._due - self.time())
         self._waited += max(0.0, left)
         self._go_on()
-        return bool(self._mishap is None and self._registers["irq_enable"])
+        return bool(self._fault is None and self._registers["irq_enable"])
 
     def pause(self, seconds: float) -> None:
         self._waited += seconds

@@ -6,7 +6,7 @@ import numpy as np
 
 from cores.arch.error_codes import ErrorCode
 from cores.arch.instruction import Instruction
-from cores.arch.isa import SECOND_STAGES, Opcode, Queue, WordForm
+from cores.arch.isa import CHAIN, SECOND_STAGES, Opcode, Queue, WordForm
 from cores.arch.numerics import FACTOR_BITS, MAX_SHIFT, MIN_SHIFT, PARAMETER_BYTES, TABLE_BYTES
 
 from .. import golden
@@ -15,6 +15,7 @@ from ..hazards import Stage
 from ..machine import Machine, Steps
 from ..signs import pack_map
 from ..storage import entry_places
+from ..store_operations import OPERATIONS
 from ..table import unpack_table
 from ..winograd import tile_places
 from .sums import sum_places
@@ -58,8 +59,9 @@ def _check_chain(index: int, chain: Mapping[Opcode, Instruction]) -> None:
     """Raise HazardError for operations that do not go together."""
     if sum(opcode in chain for opcode in SECOND_STAGES) > 1:
         raise HazardError(index, "the chain has a second stage already")
-    if Opcode.STORE_SIGNS in chain and Opcode.STORE_TABLE in chain:
-        raise HazardError(index, "signs are not looked up")
+    later = [opcode for opcode in chain if opcode not in (Opcode.STORE_REQUANT, *SECOND_STAGES, Opcode.STORE_SIGNS)]
+    if Opcode.STORE_SIGNS in chain and later:
+        raise HazardError(index, f"signs do not go through {later[0].name}")
 
 
 def _second_stage(chain: Mapping[Opcode, Instruction]) -> Instruction | None:
@@ -107,10 +109,7 @@ def _store(machine: Machine, index: int, geometry: Instruction, chain: Mapping[O
             if signs is not None:
                 sums = accumulators.wrap((sums * signs[..., None]).sum(axis=1))
         sums = sums.reshape(rows, cols, -1)[:, columns].reshape(count, -1)
-        values = _requantize(machine, index, geometry, chain, parameters, sums, residual)
-        if Opcode.STORE_TABLE in chain:
-            assert table is not None
-            values = golden.look_up(values, table)
+        values = _activations(machine, index, geometry, chain, parameters, sums, residual, table)
         if signs_alone:
             values = pack_map(values).view(np.int8)
         write = _keep_rows if geometry["local"] else _write_rows
@@ -167,9 +166,10 @@ def _take_pooled(machine: Machine, rows: int, columns: np.ndarray,
     return np.concatenate(pooled), np.concatenate(residual) if add else None
 
 
-def _requantize(machine: Machine, index: int, geometry: Instruction, chain: Mapping[Opcode, Instruction],
-                parameters: np.ndarray, sums: np.ndarray, residual: np.ndarray | None) -> np.ndarray:
-    """(rows, cols, tn) int8 of ``sums`` (rows * cols, tn)."""
+def _activations(machine: Machine, index: int, geometry: Instruction, chain: Mapping[Opcode, Instruction],
+                 parameters: np.ndarray, sums: np.ndarray, residual: np.ndarray | None,
+                 table: np.ndarray | None) -> np.ndarray:
+    """(rows, cols, tn) int8 of ``sums`` (rows * cols, tn): what the chain makes of them."""
     words = np.ascontiguousarray(parameters).reshape(-1).view("<u4").reshape(-1, 2)
     bias, multiplier, shift = words[:, 0].view("<i4").astype(np.int64), words[:, 1] & 0x1FFFF, words[:, 1] >> 24 & 0x3F
     shape = (-1, geometry["rows"], geometry["cols"])
@@ -192,21 +192,12 @@ def _requantize(machine: Machine, index: int, geometry: Instruction, chain: Mapp
     # A shift below MIN_SHIFT has no meaning; the golden model still needs one it can compute.
     values = golden.requantize(sums.T.reshape(shape), bias, multiplier, np.maximum(shift, 1),
                                first["zero_point"], first["low"], first["high"])
-    if second:
-        values = _second(second, values, residual)
+    # One beat is for all pixels of the block.
+    other = None if residual is None else residual.view(np.int8).T.reshape(
+        len(values), *((1, 1) if len(residual) == 1 else values.shape[1:]))
+    for opcode in (opcode for opcode in CHAIN if opcode in chain and opcode in OPERATIONS):
+        values = OPERATIONS[opcode](chain[opcode], values, other, table)
     return values.astype(np.int8).transpose(1, 2, 0)
-
-
-def _second(stage: Instruction, values: np.ndarray, residual: np.ndarray | None) -> np.ndarray:
-    """The second stage of ``values`` (tn, rows, cols); ``residual``: uint8 beats of the other operand, or None."""
-    last = max(stage["shift"], 1), stage["zero_point"], stage["low"], stage["high"]
-    if residual is None:
-        return golden.bend(values, stage["multiplier"], stage["negative"], *last)
-    other = residual.view(np.int8).T.reshape(-1, 1, 1) if stage["broadcast"] else (
-        residual.view(np.int8).T.reshape(values.shape))
-    if stage.opcode == Opcode.STORE_MULTIPLY:
-        return golden.product(values, other, stage["multiplier"], stage["constant"], *last)
-    return golden.residual_add(values, other, stage["multiplier_a"], stage["multiplier_b"], stage["constant"], *last)
 
 
 def _fits_product(second: Instruction) -> bool:

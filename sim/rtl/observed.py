@@ -3,17 +3,18 @@
 from collections.abc import Mapping
 
 from amaranth.hdl import Cat, Const, Module, Value
-from amaranth.lib import data, wiring
+from amaranth.lib import data
 from amaranth.lib.wiring import Out, connect, flipped
 
 from cores.config import NpuConfig
 from cores.emit import emit_component
+from cores.lib.component import Component
 from cores.npu import Npu
 
 __all__ = ["ObservedNpu", "observed_verilog", "watched_words"]
 
 
-class ObservedNpu(wiring.Component):
+class ObservedNpu(Component):
     """An `Npu` and what happens inside of it: ``watch``, in cycles with ``watch_valid``.
 
     ``watch`` is a structure, `layout`, of the events of a cycle. It is padded to whole words of 32 bits and at least

@@ -293,7 +293,7 @@ def _taken(allowed: np.ndarray) -> np.ndarray:
 
 
 def _ready(taken: np.ndarray, arrived: np.ndarray, lead: int) -> np.ndarray:
-    """When each step may start: behind a beat with which all but ``lead`` - 1 are taken and the others are counted."""
+    """When each step may start: after a beat with which all but ``lead`` - 1 are taken and the others are counted."""
     # A beat is counted the cycle before it can be taken, and compared a cycle later.
     behind = taken[:, -lead:]
     enough = behind >= arrived[:, -1:]

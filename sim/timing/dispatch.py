@@ -33,7 +33,7 @@ class Dispatcher:
         self._offered = MachineControl.START_CYCLES - 1
 
     def _ask(self) -> Steps:
-        """Make the requests that there is room for, which is two. Each is made when it is known, for loads behind it
+        """Make the requests that there is room for, which is two. Each is made when it is known, for loads after it
         make way; so does a load of the same cycle."""
         size, given_back = InstructionFetch.REQUEST_BEATS, self._given_back
         while (asked := len(self._arrivals) * size) < self._total and (freed := asked - size) <= len(given_back):

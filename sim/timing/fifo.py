@@ -88,7 +88,7 @@ class TimedFifo:
         self.pushed += 1
 
     def next_readable(self, number: int = 0) -> int:
-        """First cycle in which the entry behind the ``number`` oldest may be taken."""
+        """First cycle in which the entry after the ``number`` oldest may be taken."""
         return int(self._filled[(self.popped + number) % self._depth]) + self._latency
 
     def pop_one(self, time: int) -> None:

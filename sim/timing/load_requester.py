@@ -55,7 +55,7 @@ class Requester:
         self.clock = 0
         #: Of each instruction handed to the writer.
         self.handed: list[Handed] = []
-        #: The request that stands until the bus takes it, and from when on the next may be offered behind it. The next
+        #: The request that stands until the bus takes it, and from when on the next may be offered after it. The next
         #: instruction is taken meanwhile.
         self.request: Request | None = None
         self.ready = 0

@@ -150,7 +150,7 @@ class Writer:
             for pair in range(pairs):
                 has = [top <= row < top + rows for row in (2 * pair, 2 * pair + 1)]
                 data = np.concatenate([row * width + left + np.arange(cols) for row in range(2) if has[row]] or [_NONE])
-                # The first pixels may wait in front of the lines; the next one comes behind the first's being written.
+                # The first pixels may wait in front of the lines; the next one comes once the first are written.
                 ahead = WinogradLines.AHEAD
                 time = yield from self._pixels(index, data[data < ahead], ahead, time)
                 time = yield from self._pixels(
@@ -159,7 +159,7 @@ class Writer:
         return time, timer.last
 
     def _pixels(self, index: int, data: np.ndarray, total: int, time: int) -> TimedSteps:
-        """``total`` pixels from the cycle behind ``time`` on; ``data``: which of them come from memory."""
+        """``total`` pixels from the cycle after ``time`` on; ``data``: which of them come from memory."""
         shared, done = self.shared, 0
         while done < total:
             while len(data) and data[0] == done and not shared.load_data.available:
@@ -196,7 +196,7 @@ class Writer:
 
     def _runs(self, index: int, geometry: Instruction, gather: Instruction, instruction: Instruction,
               accepted: int) -> Generator[str | None, None, tuple[int, int]]:
-        """LOAD_ACT behind LOAD_GATHER. Returns the last beat's cycle, and the beats of a row.
+        """LOAD_ACT after LOAD_GATHER. Returns the last beat's cycle, and the beats of a row.
 
         Row by row: its beats enter the window as they come and as there are places, its runs leave as their beats are
         there.

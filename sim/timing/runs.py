@@ -1,4 +1,4 @@
-"""Time of the run gatherer: beats that enter its window, and the runs that leave it behind them."""
+"""Time of the run gatherer: beats that enter its window, and the runs that leave it after them."""
 
 from dataclasses import dataclass
 
@@ -70,7 +70,7 @@ class Runs:
         return announced
 
     def pixels(self, last: int) -> None:
-        """A box of pixels, each of which is a run, or a pair, and sets out a cycle behind the last of these."""
+        """A box of pixels, each of which is a run, or a pair, and sets out a cycle after the last of these."""
         self.last = last + 1
         self._begins = self._next = _NONE
 

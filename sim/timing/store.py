@@ -1,4 +1,4 @@
-"""Time of the store engine and the write bus behind it."""
+"""Time of the store engine and the write bus after it."""
 
 from collections import deque
 from collections.abc import Generator, Mapping

@@ -14,10 +14,10 @@ __all__ = ["StoreStates"]
 
 
 class StoreStates:
-    """Gives the cycles of a STORE whose pixels may set out behind ``go`` to the states of `StoreSequencer`.
+    """Gives the cycles of a STORE whose pixels may set out after ``go`` to the states of `StoreSequencer`.
 
     A pixel is at work while its words are read, with a second stage also in the cycles of its second stage. What it
-    waits for is, in this order: its block's parameters, its residual, its beat of the pool unit, room behind the
+    waits for is, in this order: its block's parameters, its residual, its beat of the pool unit, room after the
     requantizer, the multipliers' turn. While beats of parameters come, and for a turn, the state is ``setup``.
     """
 

@@ -9,7 +9,6 @@ import pytest
 from boards.board import Board
 from boards.registry import BOARDS, BoardError, find_boards, get_board
 from cores.config import PRESET_MACS, ConfigError
-from gen.hw.families import FAMILIES
 
 
 @pytest.mark.parametrize("board", BOARDS.values(), ids=BOARDS)
@@ -18,11 +17,6 @@ def test_every_preset_is_a_configuration(board: Board):
         config = board.config(macs)
         assert config.macs == macs
         assert (config.multiplier_width, config.address_width) == (board.multiplier_width, board.address_width)
-
-
-@pytest.mark.parametrize("board", BOARDS.values(), ids=BOARDS)
-def test_resources_have_the_names_of_the_report(board: Board):
-    assert tuple(board.resources) == FAMILIES[board.family].resources
 
 
 @pytest.mark.parametrize("board", BOARDS.values(), ids=BOARDS)

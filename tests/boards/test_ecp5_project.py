@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from boards.registry import BOARDS
+from gen.families.registry import get_family
 from gen.hw.export import vendor_project
 
 #: In place of the NPU, which takes minutes.
@@ -32,4 +33,4 @@ def test_the_makefile_places_and_routes(name: str, tmp_path: Path):
     (clock,) = json.loads((tmp_path / "npu_report.json").read_text())["fmax"].values()
     assert clock["constraint"] == pytest.approx(board.clock_mhz, rel=0.01) and clock["achieved"] > board.clock_mhz
     subprocess.run(["make", "clean"], cwd=tmp_path, check=True, capture_output=True)
-    assert {path.name for path in tmp_path.iterdir()} == {*board.project, "npu.v"}
+    assert {path.name for path in tmp_path.iterdir()} == {*get_family(board.family).project, "npu.v"}

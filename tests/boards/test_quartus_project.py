@@ -5,13 +5,14 @@ from pathlib import Path
 import pytest
 
 from boards.registry import BOARDS
+from gen.families.registry import get_family
 from gen.hw.export import vendor_project
 from gen.hw.ports import ports_of
 from tests.boards.mock_quartus import MockComponent, MockPlatformDesigner, MockQuartus
 from tests.boards.tcl_mock import MockError
 from tests.boards.test_vivado_project import change
 
-QUARTUS = [board for board in BOARDS.values() if "quartus_project.tcl" in board.project]
+QUARTUS = [board for board in BOARDS.values() if "quartus_project.tcl" in get_family(board.family).project]
 CONFIG = QUARTUS[0].config(64)
 
 

@@ -5,11 +5,12 @@ from pathlib import Path
 import pytest
 
 from boards.registry import BOARDS
+from gen.families.registry import get_family
 from gen.hw.export import vendor_project
 from tests.boards.mock_vivado import MockVivado
 from tests.boards.tcl_mock import MockError
 
-VIVADO = [board for board in BOARDS.values() if "vivado_project.tcl" in board.project]
+VIVADO = [board for board in BOARDS.values() if "vivado_project.tcl" in get_family(board.family).project]
 
 
 def written(board, folder: Path, macs: int = 64) -> Path:

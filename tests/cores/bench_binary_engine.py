@@ -40,7 +40,7 @@ class Bench(Environment):
     async def step(self):
         left = bool(self.queue)
         await super().step()
-        # Here the edge behind the cycle that was seen has just come; its outputs are still to be read.
+        # Here the edge after the cycle that was seen has just come; its outputs are still to be read.
         for bank in range(2):
             self.computed[bank] += int(self.dut.computed.value) >> bank & 1
         assert left or self.stores_posted >= self.due or not int(self.dut.idle.value)

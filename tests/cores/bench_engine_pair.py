@@ -32,7 +32,7 @@ class Watched(Environment):
     async def step(self):
         left = bool(self.queue)
         await super().step()
-        # Here the edge behind the cycle that was seen has just come; its outputs are still to be read.
+        # Here the edge after the cycle that was seen has just come; its outputs are still to be read.
         state = self.sample("state")
         waits = (state == IDLE and self.driven["queue__valid"] and not self.sample("queue__ready")
                  and not self.sample("halt"))
@@ -92,7 +92,7 @@ async def report(dut, stall):
 
 @cocotb.test()
 async def errors(dut):
-    """Of either engine: with its instruction's index, behind one of the other engine."""
+    """Of either engine: with its instruction's index, after one of the other engine."""
     for kind in (StepKind.DENSE, StepKind.BINARY):
         binary = kind == StepKind.BINARY
         for base, cols in ((CONFIG.input_depth - 1, 4 * CONFIG.banks), (0, PX * (CONFIG.acc_depth + 1))):

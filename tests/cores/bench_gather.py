@@ -153,7 +153,7 @@ async def random_runs(dut, stall):
 
 @cocotb.test(timeout_time=4, timeout_unit="ms")
 async def senseless_runs(dut):
-    """Runs that do not fit their entries lose what is behind; any fields give what the golden model says."""
+    """Runs that do not fit their entries lose what comes after them; any fields give what the golden model says."""
     for _ in range(15):
         await run(dut, random_loads(20, legal=False), stall=random.choice([0.0, 0.3]))
 
@@ -176,7 +176,7 @@ async def a_pair_a_cycle(dut):
         beats = 1 + max(cols, -(-end // LANES))
         ideal = rows * max(-(-outputs // pair), beats)
         cocotb.log.info("%d runs of %d: %d cycles, at least %d", rows * outputs, length, taken, ideal)
-        # Where both are the same the window runs empty between rows; beats behind the last run's are passed over.
+        # Where both are the same the window runs empty between rows; beats after the last run's are passed over.
         lost = 2 * (-(-outputs // pair) == beats) + beats - 1 - -(-end // LANES)
         assert taken <= ideal + 3 + rows * lost
 

@@ -19,7 +19,7 @@ async def random_loads(dut, stall):
 
 @cocotb.test(timeout_time=1, timeout_unit="ms")
 async def a_pixel_a_cycle(dut):
-    """Padded boxes one behind the other: nothing is lost but the memory's first answer."""
+    """Padded boxes one after the other: nothing is lost but the memory's first answer."""
     program = Program()
     width = 18 if CONFIG.pixel_lanes == 1 else 9
     program.add(Opcode.LOAD_SET, cols=16, pad_left=1, pad_right=1, row_pitch=16, block_pitch=64, stride=1,
@@ -140,7 +140,7 @@ async def geometry_must_be_set(dut, rows):
 @cocotb.test(timeout_time=1, timeout_unit="ms")
 @cocotb.parametrize(response=[AxiResponse.SLVERR, AxiResponse.DECERR])
 async def bus_errors_name_their_instruction(dut, response):
-    """The first beat that fails counts, not what was asked for behind it."""
+    """The first beat that fails counts, not what was asked for after it."""
     program = Program()
     program.add(Opcode.LOAD_WGT, offset=0, beats=20)
     program.add(Opcode.LOAD_SIDE, offset=100, cols=4, rows=2, row_pitch=10)

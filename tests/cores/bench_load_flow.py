@@ -102,7 +102,7 @@ async def room(dut):
 
 @cocotb.test()
 async def tokens(dut):
-    """Store tokens are taken in one go when all are there; nothing of the load or behind it is asked for before."""
+    """Store tokens are taken in one go when all are there; nothing of the load or after it is asked for before."""
     rng = begin(dut)
     stimulus = LoadStimulus(CONFIG, rng)
     stimulus.weights(5)
@@ -117,7 +117,7 @@ async def tokens(dut):
     environment.given["store"] = 200
     await environment.run()
     environment.check()
-    # Data is asked for long before the compute token comes, and what is behind it waits with it.
+    # Data is asked for long before the compute token comes, and what is after it waits with it.
     stimulus = LoadStimulus(CONFIG, rng)
     stimulus.geometry(cols=4)
     stimulus.box(rows=2, wait_compute=1, post_compute=1)
@@ -185,7 +185,7 @@ async def bus_errors(dut):
 
 @cocotb.test()
 async def last_entry(dut):
-    """A box that ends with the input buffer, and one that ends an entry behind it."""
+    """A box that ends with the input buffer, and one that ends an entry after it."""
     rng = begin(dut)
     for beyond in (0, 1):
         for stride in (1, 2, 3):
@@ -195,7 +195,7 @@ async def last_entry(dut):
             good = len(stimulus.deliveries)
             stimulus.box(blocks=2, rows=2, beyond=beyond)
             depth = CONFIG.input_depth
-            # Entries behind the end have no place; where they would go does not matter any more.
+            # Entries past the end have no place; where they would go does not matter any more.
             outside = [number for number, delivery in enumerate(stimulus.deliveries) if delivery.place[1] >= depth]
             assert bool(outside) == bool(beyond) and all(number >= good for number in outside)
             stimulus.deliveries = [delivery._replace(place=(delivery.place[0], delivery.place[1] % depth))
@@ -204,7 +204,7 @@ async def last_entry(dut):
             while environment.delivered < len(stimulus.deliveries):
                 await environment.step()
             await environment.steps(REPORT_CYCLES)
-            # Each of them is reported, as long behind its write as that is not behind its setting out.
+            # Each of them is reported, as long after its write as that is not after its setting out.
             late = REPORT_CYCLES - write_latency(CONFIG)
             assert environment.error_cycles == [environment.delivery_cycles[number] + late for number in outside]
             assert set(environment.errors) == ({(ErrorCode.BUFFER, stimulus.loads[1].index)} if beyond else set())

@@ -64,7 +64,7 @@ async def run(dut, rows: list[np.ndarray], *, idle: float = 0.0) -> int:
 @cocotb.test(timeout_time=1, timeout_unit="ms")
 @cocotb.parametrize(idle=[0.0, 0.3, 0.8])
 async def random_maps(dut, idle):
-    """Rows of up to three beats, full and not, one behind the other; nothing of a row is left in the next."""
+    """Rows of up to three beats, full and not, one after the other; nothing of a row is left in the next."""
     rng = np.random.default_rng(random.getrandbits(32))
     await start(dut, valid=0, row_end=0, signs=0)
     lengths = [*range(1, 2 * MAP_PIXELS + 2), *(int(cols) for cols in rng.integers(1, 3 * MAP_PIXELS, 30))]

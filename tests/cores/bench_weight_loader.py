@@ -79,7 +79,7 @@ async def run(dut, steps: list[Step], *, idle: float, stall: float, cycles: int 
     feed = [(number, place, beat) for number, step in enumerate(steps) for place, beat in enumerate(step.beats)]
     taken, level = 0, 0
     starts: list[int] = []
-    released_at = -1                    # of the latest start; none is under way behind it
+    released_at = -1                    # of the latest start; none is under way after it
     checks: dict[int, list[tuple[str, int]]] = {}
     cycle = 0
     while (len(starts) < len(steps) or cycle <= released_at + 2) and (cycles is None or cycle < cycles):

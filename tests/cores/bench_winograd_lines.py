@@ -37,7 +37,7 @@ def beats_of(box: np.ndarray) -> Iterator[int]:
 
 
 class Bench:
-    """Takes rows of tiles; inputs change behind the rising edge, outputs are read at the falling."""
+    """Takes rows of tiles; inputs change after the rising edge, outputs are read at the falling."""
 
     def __init__(self, dut):
         self.dut = dut
@@ -107,7 +107,7 @@ def generator() -> np.random.Generator:
 @cocotb.test(timeout_time=2, timeout_unit="ms")
 @cocotb.parametrize((("idle", "pause"), [(0.0, 0.0), (0.7, 0.0), (0.0, 0.8), (0.3, 0.3)]))
 async def random_boxes(dut, idle, pause):
-    """Box behind box: pixels or reads are what is waited for, or both in turn."""
+    """Box after box: pixels or reads are what is waited for, or both in turn."""
     rng, bench = generator(), Bench(dut)
     await bench.begin()
     for _ in range(6):

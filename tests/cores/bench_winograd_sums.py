@@ -67,7 +67,7 @@ async def begin(dut, *, idle: float) -> Bench:
 @cocotb.test(timeout_time=1, timeout_unit="ms")
 @cocotb.parametrize(idle=[0.0, 0.4])
 async def random_pixels(dut, idle):
-    """Every pixel of a tile behind every other, from the smallest to the largest distance of positions."""
+    """Every pixel of a tile after every other, from the smallest to the largest distance of positions."""
     bench = await begin(dut, idle=idle)
     for _ in range(6):
         await bench.restart(enable=True)

@@ -43,7 +43,7 @@ class Tile:
             height, width = (self.rows, self.cols) * self.stride - self.stride + self.kernel
             self.row_pitch = self._entries(int(width)) + int(rng.integers(0, 3))
             self.block_pitch = self.row_pitch * int(height) + int(rng.integers(0, 3))
-            # A read brings all banks' pixels, those behind a row's end too; alternate rows come in pairs.
+            # A read brings all banks' pixels, those past a row's end too; alternate rows come in pairs.
             room = CONFIG.input_depth - self.blocks * self.block_pitch - 4 * self.bank_stride - 2 * self.row_pitch
             if room >= 0 and self.rows * -(-self.cols // PX) <= CONFIG.acc_depth:
                 break
@@ -128,7 +128,7 @@ def random_weights(rng: np.random.Generator, tile: Tile, kind: StepKind, *, grou
 
 
 class Environment(Pins):
-    """All around the engine; inputs change behind the rising edge, outputs are read at the falling."""
+    """All around the engine; inputs change after the rising edge, outputs are read at the falling."""
 
     def __init__(self, dut, *, stall: float):
         self.dut, self.stall = dut, stall

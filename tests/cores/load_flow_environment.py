@@ -65,7 +65,7 @@ class Environment(Pins):
         self.stores_of = np.cumsum([load.stores for load in stimulus.loads])
         self.waits_of = np.cumsum([load.wait_compute for load in stimulus.loads])
         self.posts_due = [load.end for load in stimulus.loads if load.post_compute]
-        # Writes leave the gatherer cycles behind their beats: what goes to a ring next may be there first.
+        # Writes leave the gatherer cycles after their beats: what goes to a ring next may be there first.
         self.due = {port: deque(delivery for delivery in stimulus.deliveries if delivery.port == port)
                     for port in ("write", *RINGS)}
         self.posts = self.asked = self.consumed = self.delivered = self.cycle = 0

@@ -75,7 +75,7 @@ class LoadStimulus:
 
     def geometry(self, *, cols: int | None = None, stride: int | None = None,
                  pads: tuple[int, int] | None = None) -> None:
-        """LOAD_SET; the box behind it must fit in the input buffer."""
+        """LOAD_SET; the box after it must fit in the input buffer."""
         rng = self.rng
         cols = cols or int(rng.integers(1, 30))
         left, right = pads or (_some(rng, 0, 15), _some(rng, 0, 15))
@@ -112,7 +112,7 @@ class LoadStimulus:
 
     def box(self, *, blocks: int | None = None, rows: int | None = None, pads: tuple[int, int] | None = None,
             beyond: int | None = None, **flags: int) -> None:
-        """LOAD_ACT. ``beyond``: its last entry is that many behind the end of the input buffer."""
+        """LOAD_ACT. ``beyond``: its last entry is that many past the end of the input buffer."""
         rng, geometry = self.rng, self.fields
         blocks = blocks or int(rng.integers(1, 5))
         rows = int(rng.integers(0, 6)) if rows is None else rows

@@ -1,4 +1,4 @@
-"""The machine with its reads over two ports, as boards/templates/npu_axi.v.jinja joins them."""
+"""The machine with its reads over two ports, as gen/families/templates/npu_axi.v.jinja joins them."""
 
 from amaranth.hdl import Module
 from amaranth.lib import wiring

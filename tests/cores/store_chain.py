@@ -13,8 +13,9 @@ from cores.arch.isa import SECOND_STAGES, Opcode
 from cores.arch.numerics import FIRST_BITS, MAX_SHIFT, MIN_SHIFT, MULTIPLIER_BITS, PRODUCT_MULTIPLIER_BITS
 from cores.config import NpuConfig
 from cores.store.chain import Chain
-from sim.golden import bend, product, requantize, residual_add
+from sim.golden import requantize
 from sim.signs import pack_map
+from sim.store_operations import leaky, product, residual_add
 from tests.cores.store_values import random_clip
 
 __all__ = [
@@ -85,7 +86,7 @@ def second_result(stage: Instruction, own: np.ndarray, residual: np.ndarray | No
     last = [stage[name] for name in ("shift", "zero_point", "low", "high")]
     match stage.opcode:
         case Opcode.STORE_LEAKY:
-            return bend(own, stage["multiplier"], stage["negative"], *last)
+            return leaky(own, stage["multiplier"], stage["negative"], *last)
         case Opcode.STORE_MULTIPLY:
             return product(own, residual, stage["multiplier"], stage["constant"], *last)
     return residual_add(own, residual, stage["multiplier_a"], stage["multiplier_b"], stage["constant"], *last)

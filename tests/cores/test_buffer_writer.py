@@ -134,7 +134,7 @@ def test_random_loads(name, idle, stall, rng):
             name: expected[name] for name in ("weights", "side")}
         assert bench.takes == sum(load.wait_compute for load in stimulus.loads)
         assert not bench.overruns
-        # A token comes in the cycle of the last entry's write, so that it is read behind it; of a ring's, as late.
+        # A token comes in the cycle of the last entry's write, so that it is read after it; of a ring's, as late.
         posted = iter(bench.posts)
         done = {"write": 0, "weights": 0, "side": 0}
         begin = 0

@@ -13,7 +13,7 @@ LATENCY = 3
 
 @pytest.mark.parametrize("lanes, runs, lane_bits", [(8, 1, 8), (8, 2, 9), (16, 2, 8), (32, 1, 8)])
 def test_byte_window(lanes, runs, lane_bits, rng):
-    """Runs from any byte to any byte in every cycle, while beats enter or do not; also right behind a reset."""
+    """Runs from any byte to any byte in every cycle, while beats enter or do not; also right after a reset."""
     window = ByteWindow(lanes=lanes, runs=runs, lane_bits=lane_bits)
     slots = ByteWindow.SLOTS
     bench = Bench(window)

@@ -24,7 +24,7 @@ def test_channel_parameters(name, idle, disabled, rng):
     bench = Bench(parameters, rng=rng, idle=idle)
 
     async def load(ctx, blocks):
-        """Blocks one behind the other; the beats of all of them wait in the stream."""
+        """Blocks one after the other; the beats of all of them wait in the stream."""
         channels = [random_channels(rng, config.ic_lanes, config.acc_width) for _ in range(blocks)]
         for block in channels:
             bench.to_send["beats"].extend(pack_parameters(*block, config.beat_bytes))

@@ -4,9 +4,9 @@ import importlib
 import inspect
 import pkgutil
 import re
+from collections.abc import Mapping
 from pathlib import Path
 
-import pytest
 from amaranth.lib import wiring
 
 import cores
@@ -21,12 +21,16 @@ def components() -> list[type[wiring.Component]]:
             if inspect.isclass(value) and issubclass(value, wiring.Component) and value.__module__ == module.__name__]
 
 
-@pytest.mark.parametrize("component", components(), ids=lambda component: component.__name__)
-def test_has_a_bench(component):
+def has_bench(name: str, texts: Mapping[str, str]) -> bool:
     """Of ``MacRow``: test_mac_row.py makes one, or some test does and runs bench_mac_row.py on it."""
-    name = component.__name__
     snake = re.sub(r"(?<!^)(?=[A-Z])", "_", name).lower()
-    texts = {path.stem: path.read_text() for path in FOLDER.glob("*.py")}
     makes = [module for module, text in texts.items() if module.startswith("test_") and f"{name}(" in text]
     runs = [module for module in makes if f"bench_{snake}" in texts[module]] if f"bench_{snake}" in texts else []
-    assert f"test_{snake}" in makes or runs, f"{name} ({component.__module__}) has no test_{snake}.py of its own"
+    return f"test_{snake}" in makes or bool(runs)
+
+
+def test_all_have_a_bench():
+    """One test for all: `make check` takes a few cases of a test, and this is to be seen at once."""
+    texts = {path.stem: path.read_text() for path in FOLDER.glob("*.py")}
+    assert [f"{component.__module__}.{component.__name__}" for component in components()
+            if not has_bench(component.__name__, texts)] == []

@@ -1,4 +1,4 @@
-"""Gathered path against the golden model: boxes of pixels, of signs and of gathered runs, behind one another."""
+"""Gathered path against the golden model: boxes of pixels, of signs and of gathered runs, one after the other."""
 
 import numpy as np
 import pytest
@@ -76,7 +76,7 @@ def expected_runs(config, geometry, gather, act, data):
 
 class PathBench(Bench):
     """Shows instructions, announces boxes and walks through them; compares what is placed, and where, and its values
-    `LATENCY` cycles behind.
+    `LATENCY` cycles later.
     """
 
     def __init__(self, config, **options):
@@ -126,7 +126,7 @@ class PathBench(Bench):
         return pixels, runs
 
     def _pixel(self, ctx, pixels: list, known: int) -> dict:
-        """What enters in this cycle. A box's first pixel comes as the walk has it, some cycles behind its box."""
+        """What enters in this cycle. A box's first pixel comes as the walk has it, some cycles after its box."""
         while pixels and not pixels[0]:
             pixels.pop(0)
         sent = self.sent_at["boxes"][known:]
@@ -141,7 +141,7 @@ class PathBench(Bench):
         self.acts = acts
         await self._set(ctx, geometry, gather)
         pixels, runs = self._announce(ctx, geometry, gather, acts)
-        # What sets out is placed a cycle behind, kept beats are not.
+        # What sets out is placed a cycle later, kept beats are not.
         under_way: list = [None] * (GatheredPath.LATENCY - 1)
         kept, begun, cycle = None, -1, 0
         while any(pixels) or any(runs) or any(under_way):

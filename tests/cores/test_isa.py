@@ -199,7 +199,7 @@ def test_room_for_operations(queue):
 
 
 def test_room_for_operations_of_a_chain():
-    """They lie behind those that are there, in front of STORE."""
+    """They lie after those that are there, in front of STORE."""
     free = Opcode.STORE - max(CHAIN) - 1
     assert free >= SPARE, f"{free} opcodes are left"
 

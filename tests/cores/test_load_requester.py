@@ -151,7 +151,7 @@ def test_cycles(rng):
 
 @pytest.mark.parametrize("beyond", [0, 1])
 def test_range(beyond, rng):
-    """A row that leaves the region is not asked for, nor is what is behind it."""
+    """A row that leaves the region is not asked for, nor is what is after it."""
     bench = RequesterBench(rng=rng)
 
     async def run(ctx):

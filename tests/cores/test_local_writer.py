@@ -104,7 +104,7 @@ def test_random_stores(name, idle, rng):
 @pytest.mark.parametrize("name", CONFIGS)
 @pytest.mark.parametrize("beyond", [0, 1])
 def test_the_last_entry(name, beyond, rng):
-    """A beat behind it is reported as it is kept, whether its run went beyond or the one that it follows."""
+    """A beat after it is reported as it is kept, whether its run went beyond or the one that it follows."""
     config = CONFIGS[name]
     bench = LocalBench(config, rng=rng)
     first = {"entry": config.input_depth - 2, "beats": 2 * config.banks, "one": 0, "follows": 0, "last": 0, "post": 0,

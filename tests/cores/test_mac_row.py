@@ -10,7 +10,7 @@ from tests.cores.mac_values import dense, random_integers, random_step
 from tests.cores.simulation import Bench, random_bits
 from tests.cores.store_values import pack
 
-#: Pixels alone; packed, and separated before the adder tree, in it, and behind it; apart; few channels to select from.
+#: Pixels alone; packed, and separated before the adder tree, in it, and after it; apart; few channels to select from.
 CONFIGS = {
     "one_pixel": NpuConfig(oc_lanes=8, ic_lanes=8, nnz_lanes=2, pixel_lanes=1),
     "one_lane": NpuConfig.preset(16),

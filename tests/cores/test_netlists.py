@@ -26,7 +26,7 @@ class Selection(wiring.Component):
 
 def test_selection(tmp_path):
     cells = prove_netlist(Selection(), tmp_path)
-    assert "MUXF8" in cells     # the multiplexers behind the LUTs are used
+    assert "MUXF8" in cells     # the multiplexers after the LUTs are used
 
 
 @pytest.mark.full

@@ -49,7 +49,7 @@ def test_padded_bytes(name, rng):
             expected = np.where(data, values, pad_value).astype(np.int8)
             present = data if pad_zero else np.ones(lanes, np.int64)
             if signs:
-                # They are behind those of the beat that entered before.
+                # They are after those of the beat that entered before.
                 own = pack_signs(expected).view(np.int8)
                 expected[:2 * count] = np.concatenate([own if before is None else before, own])
                 present = np.concatenate([present[:count] if there is None else there, present[count:]])

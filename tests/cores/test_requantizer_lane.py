@@ -17,7 +17,7 @@ from tests.cores.store_chain import random_second_stage, second_result
 from tests.cores.store_values import random_channels, random_clip, random_sources
 
 LATENCY = 10
-#: Cycles that a pixel's residual and its first stage's result are behind it at the multiplier.
+#: Cycles that a pixel's residual and its first stage's result are after it at the multiplier.
 RESIDUAL, RESULT = 7, 8
 PLAIN = NpuConfig()
 

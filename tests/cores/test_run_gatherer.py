@@ -1,4 +1,4 @@
-"""Run gatherer behind its walk against the golden model: runs of every length and step, beats and writes that pause."""
+"""Run gatherer after its walk against the golden model: runs of every length and step, beats and writes that pause."""
 
 import numpy as np
 import pytest
@@ -121,7 +121,7 @@ class GathererBench(Bench):
         return box < len(sent) and self.cycle >= sent[box] + RunWalk.LATENCY
 
     async def gather(self, ctx, fields, *, broken_off: int | None = None) -> int:
-        """Gather the boxes of ``fields`` one behind the other, or the first ``broken_off`` cycles of them.
+        """Gather the boxes of ``fields`` one after the other, or the first ``broken_off`` cycles of them.
 
         Returns the cycles from the first emit to the last.
         """
@@ -141,7 +141,7 @@ class GathererBench(Bench):
             for port, value in ((gatherer.hold, hold), (gatherer.enter, bool(enters)),
                                 (Value.cast(gatherer.beat), late[0]), (gatherer.present, late[1])):
                 ctx.set(port, value)
-            late = beat, present        # they come a cycle behind ``enter``
+            late = beat, present        # they come a cycle after ``enter``
             self._compare_late(ctx, under_way.pop(0))
             under_way.append(None)
             if emit := ctx.get(gatherer.emit):

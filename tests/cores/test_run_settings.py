@@ -19,7 +19,7 @@ CONFIGS = {
 
 
 def plain_row(config, rng):
-    """A LOAD_SET, and the settings behind it."""
+    """A LOAD_SET, and the settings after it."""
     form = EntryForm(rng.choice(list(EntryForm) if config.binary_rows else [EntryForm.BYTES]))
     fields = {"cols": int(rng.choice([1, 4095, rng.integers(1, 4096)])), "pad_left": int(rng.integers(16)),
               "pad_right": int(rng.integers(16)), "stride": 1, "form": form}
@@ -27,14 +27,14 @@ def plain_row(config, rng):
     runs = {"outputs": width, "step": config.beat_bytes, "length": config.beat_bytes, "offset": 0, "skip": 0,
             "place": 0, "pairs": 0}
     if form != EntryForm.BYTES:
-        # A pixel's signs are in its beat behind those of the pixel before.
+        # A pixel's signs are in its beat after those of the pixel before.
         count, pair = config.sign_bytes, int(form == EntryForm.SIGN_PAIRS)
         runs |= {"outputs": width - pair, "length": count * (1 + pair), "offset": 0 if pair else count, "skip": pair}
     return Instruction(Opcode.LOAD_SET, **fields), runs, {"left": fields["pad_left"], "width": width}
 
 
 def gathered_row(config, rng, cols):
-    """A LOAD_GATHER behind a LOAD_SET of ``cols``, and the settings behind it."""
+    """A LOAD_GATHER after a LOAD_SET of ``cols``, and the settings after it."""
     lanes = config.beat_bytes
     fields = {"outputs": int(rng.choice([1, 4095, rng.integers(1, 50)])), "length": int(rng.integers(1, 32)),
               "step": int(rng.integers(64)), "start": int(rng.integers(-32, 32)), "place": int(rng.integers(32)),
@@ -53,7 +53,7 @@ def gathered_row(config, rng, cols):
 
 @pytest.mark.parametrize("name", CONFIGS)
 def test_run_settings(name, rng):
-    """Settings are good a cycle behind LOAD_SET, two behind LOAD_GATHER; other instructions change nothing."""
+    """Settings are good a cycle after LOAD_SET, two after LOAD_GATHER; other instructions change nothing."""
     config = CONFIGS[name]
     settings = RunSettings(config)
     bench = Bench(settings)

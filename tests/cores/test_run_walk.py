@@ -1,4 +1,4 @@
-"""Run walk: the beats, bytes and ends of every run of boxes behind one another."""
+"""Run walk: the beats, bytes and ends of every run of boxes one after the other."""
 
 from functools import partial
 
@@ -99,7 +99,7 @@ def test_runs(name, idle, stall, rng):
 
 @pytest.mark.parametrize("name", CONFIGS)
 def test_rate(name, rng):
-    """A run, or a pair, a cycle, from row to row and from box to box; the first `LATENCY` cycles behind its box."""
+    """A run, or a pair, a cycle, from row to row and from box to box; the first `LATENCY` cycles after its box."""
     config = CONFIGS[name]
     bench = Bench(RunWalk(config), rng=rng)
 

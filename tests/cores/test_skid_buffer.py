@@ -8,7 +8,7 @@ from tests.cores.simulation import Bench
 
 @pytest.mark.parametrize("taken", [0, 1])
 def test_ready_does_not_follow_the_consumer(taken):
-    """One payload is taken while the consumer waits, then none until a cycle behind its next one."""
+    """One payload is taken while the consumer waits, then none until a cycle after its next one."""
     buffer = SkidBuffer(4)
     bench = Bench(buffer)
 

@@ -75,7 +75,7 @@ def test_sums(circuit, inputs, bits, rows, pixels, longest):
                 sums = ctx.get(unit.sums)
                 assert [sums[number] for number in range(rows * pixels)] == expected.tolist()
             chosen = schedule.ports.pop(bench.cycle, {})
-            # Noise takes the simulator longer than all else: now and then, and behind what was looked at.
+            # Noise takes the simulator longer than all else: now and then, and after what was looked at.
             ports = {**schedule.noise(), **chosen} if chosen or rng.random() < 0.1 else {"start": 0}
             for name, value in ports.items():
                 ctx.set(getattr(unit, name), value)

@@ -15,7 +15,7 @@ CONFIGS = {
     "local": NpuConfig(oc_lanes=8, ic_lanes=8, nnz_lanes=2, depthwise=1, local_store=1, input_depth=256),
     "binary": NpuConfig(oc_lanes=16, ic_lanes=16, nnz_lanes=1, gather=1, binary_rows=1, address_width=32),
 }
-#: Writable regions: first beat, and the one behind the last.
+#: Writable regions: first beat, and the one after the last.
 REGIONS = ((0, 1 << 20), (1 << 19, 1 << 28))
 PERIOD = 3
 
@@ -122,7 +122,7 @@ def test_random_stores(name, idle, stall, rng):
 @pytest.mark.parametrize("name", CONFIGS)
 @pytest.mark.parametrize("short_of", ["begin", "end", "neither"])
 def test_runs_outside_the_region(name, short_of, rng):
-    """A row that begins before the region, or ends a beat behind it, is not offered, nor is what follows."""
+    """A row that begins before the region, or ends a beat after it, is not offered, nor is what follows."""
     config = CONFIGS[name]
     bench = RunsBench(config, rng=rng)
     geometry = Instruction(Opcode.STORE_SET, rows=3, cols=5, row_pitch=100)

@@ -31,7 +31,7 @@ CONFIGS = {
 }
 OPCODE = (1 << HEADER[0].bits) - 1
 STATES = ENGINE_STATES["store"]
-#: Cycles that a pixel is under way in the requantizer, or what is behind it.
+#: Cycles that a pixel is under way in the requantizer, or what is after it.
 UNDER_WAY = 20
 #: Words that make a Winograd pixel, and multiplications' cycles of one to which a residual is added.
 WORDS, ADD_CYCLES = 9, 3
@@ -167,7 +167,7 @@ class SequencerBench(Bench):
             assert cycle["compute_take"] <= self.level
             self.level -= cycle["compute_take"]
             self.takes += cycle["compute_take"]
-            assert cycle["post_compute"] == posts, "a token comes a cycle behind the last pixel"
+            assert cycle["post_compute"] == posts, "a token comes a cycle after the last pixel"
             self.reads.append(cycle["read_address"] if cycle["read"] else None)
             if STATES[cycle["state"]] == "busy":
                 self.reported.add(self.cycle - 1)       # it is that of the cycle before
@@ -248,7 +248,7 @@ class SequencerBench(Bench):
             assert self.reads[-1] == pixel["word"]
 
     def compare_residuals(self, pixel) -> None:
-        """A pixel's is taken a cycle behind it; a Winograd pixel's a cycle behind the first of its words; one for a
+        """A pixel's is taken a cycle after it; a Winograd pixel's a cycle after the first of its words; one for a
         whole block with its first pixel.
         """
         chain = pixel["chain"]

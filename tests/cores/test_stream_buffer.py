@@ -33,7 +33,7 @@ def test_order_and_rate(make, idle, stall, rng):
 
 @pytest.mark.parametrize("taken", [0, 1])
 def test_ready_does_not_follow_the_consumer(taken, rng):
-    """Two payloads are taken while the consumer waits, then none until a cycle behind its next one."""
+    """Two payloads are taken while the consumer waits, then none until a cycle after its next one."""
     buffer = StreamBuffer(4)
     bench = Bench(buffer)
 

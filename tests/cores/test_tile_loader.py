@@ -1,4 +1,4 @@
-"""Tile loader: boxes behind a LOAD_WINOGRAD become the golden model's entries, others pass it by."""
+"""Tile loader: boxes after a LOAD_WINOGRAD become the golden model's entries, others pass it by."""
 
 import pytest
 from amaranth.hdl import Value
@@ -53,7 +53,7 @@ class LoaderBench(Bench):
 @IDLE_AND_STALL
 @pytest.mark.parametrize("name", CONFIGS)
 def test_tile_loader(name, idle, stall, rng):
-    """Behind one LOAD_WINOGRAD one box or two; between them boxes of plain pixels, weights, side loads."""
+    """After one LOAD_WINOGRAD one box or two; between them boxes of plain pixels, weights, side loads."""
     config = CONFIGS[name]
     bench = LoaderBench(config, rng=rng, idle=idle, stall=stall)
     loader = bench.loader

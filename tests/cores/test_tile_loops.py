@@ -1,4 +1,4 @@
-"""Tile loops against loops in Python: tiles of every kind, one behind the other, with pauses."""
+"""Tile loops against loops in Python: tiles of every kind, one after the other, with pauses."""
 
 import pytest
 from amaranth.hdl import Value

@@ -85,7 +85,7 @@ class SequencerBench(Bench):
     # -- a cycle ------------------------------------------------------------------------------------------------------
 
     async def surround(self, ctx) -> None:
-        """For ever: tokens now and then, weights and room behind the pool unit; look at every cycle."""
+        """For ever: tokens now and then, weights and room after the pool unit; look at every cycle."""
         sequencer, before = self.sequencer, None
         if self.config.stochastic_rows:
             ctx.set(sequencer.stream_shift, SHIFT)
@@ -215,7 +215,7 @@ class SequencerBench(Bench):
 @pytest.mark.parametrize("idle, scarce", [(0.0, 0.0), (0.7, 0.0), (0.0, 0.6), (0.4, 0.4)])
 @pytest.mark.parametrize("name", CONFIGS)
 def test_random_tiles(name, idle, scarce, rng):
-    """``scarce``: how often there are no weights, no tokens and no room behind the pool unit."""
+    """``scarce``: how often there are no weights, no tokens and no room after the pool unit."""
     bench = SequencerBench(CONFIGS[name], rng=rng, idle=idle, scarce=scarce)
 
     async def compare(ctx):
@@ -328,7 +328,7 @@ def test_halt_keeps_what_is_decoded(rng):
             assert not ctx.get(sequencer.load_take) and not ctx.get(sequencer.issue.gemm)
             await ctx.tick()
         ctx.set(sequencer.halt, 0)
-        for _ in range(TileLoops.PREPARE + 1):      # it is prepared, and its token taken a cycle behind its start
+        for _ in range(TileLoops.PREPARE + 1):      # it is prepared, and its token taken a cycle after its start
             assert not ctx.get(sequencer.load_take)
             await ctx.tick()
         assert ctx.get(sequencer.load_take)

@@ -5,7 +5,7 @@ import pytest
 
 from cores.config import NpuConfig
 from cores.store.value_table import ValueTable
-from sim.golden import look_up
+from sim.store_operations import look_up
 from sim.table import pack_table
 from tests.cores.simulation import Bench
 
@@ -58,7 +58,7 @@ class TableBench(Bench):
 @pytest.mark.parametrize("idle, disabled", [(0.0, 0.0), (0.5, 0.0), (0.0, 0.5), (0.4, 0.4)])
 @pytest.mark.parametrize("name", CONFIGS)
 def test_value_table(name, idle, disabled, rng):
-    """Every value in every lane; tables one behind the other; a reset in the middle of one."""
+    """Every value in every lane; tables one after the other; a reset in the middle of one."""
     config = CONFIGS[name]
     bench = TableBench(config, rng=rng, idle=idle)
     values = np.stack([rng.permutation(256) - 128 for _ in range(config.ic_lanes)], axis=1)

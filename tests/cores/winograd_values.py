@@ -46,7 +46,7 @@ class TileBox(NamedTuple):
 
 def random_tile_box(config: NpuConfig, rng: np.random.Generator, *, tiles: tuple[int, int] | None = None,
                     blocks: int | None = None, beyond: int | None = None, **load: int) -> TileBox:
-    """``beyond``: its last entry is that many behind the end of the input buffer."""
+    """``beyond``: its last entry is that many past the end of the input buffer."""
     rows, cols = tiles or rng.integers(1, 6, 2)
     blocks = blocks or int(rng.integers(1, 4))
     shape = (blocks, 2 * rows + 2, 2 * cols + 2, config.ic_lanes)

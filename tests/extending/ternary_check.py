@@ -5,7 +5,8 @@ from dataclasses import replace
 import numpy as np
 
 from cores.config import NpuConfig
-from gen.ir.graph import Conv, Graph, Requantize, Tensor
+from gen.ir.graph import Conv, Graph
+from gen.ir.tensor import Requantize, Tensor
 from sim.cycles import estimate
 from sim.rtl import Bus, RtlMachine
 from tests.compiled import compile_kept

@@ -13,7 +13,8 @@ from tests import ROOT
 
 EXAMPLES = ROOT / "docs" / "examples"
 #: Example -> the module that tries it in the copy, and the most source files that it may touch.
-CASES = {"ternary_unit": ("tests.extending.ternary_check", 10)}
+CASES = {"ternary_unit": ("tests.extending.ternary_check", 10),
+         "absolute_operation": ("tests.extending.absolute_check", 6)}
 
 
 def _touched(patch: str) -> list[str]:

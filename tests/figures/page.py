@@ -33,7 +33,7 @@ _FENCED = re.compile(r"^```.*?^```$", re.S | re.M)
 _OTHER = re.compile(r"^(?:    [^\n]*\n)+|``.*?``|`[^`]*`|\]\([^)]*\)"
                     r"|<!-- (?:boards|operators): .*?<!-- end of (?:boards|operators) -->"
                     r"|<!-- figures: .*?<!-- end of figures -->|<!--.*?-->", re.S | re.M)
-#: Not what is part of a word, as in ResNet-18 and 224x224, nor a number behind a point or a comma.
+#: Not what is part of a word, as in ResNet-18 and 224x224, nor a number after a point or a comma.
 _NUMBER = re.compile(r"(?<![\w.,])(?<!\w[-/])(\d{1,3}(?:,\d{3})+|\d+)(\.\d+)?(?![\w-]|[.,]\d)"
                      r"( ?(?:%|MHz|ns|ms|dB|GB/s))?")
 #: Shares, seconds and bytes a second may be written so.

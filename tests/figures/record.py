@@ -37,8 +37,8 @@ _SOURCES: Mapping[str, tuple[str, ...]] = {
     "stochastic": ("gen/stochastic", "sim/stochastic", "sim/units/stochastic.py"),
     "energy": ("gen/energy",),
     "explore": ("gen/explore",),
-    "area": ("gen/hw/area.json", "gen/hw/area.py", "gen/hw/area_counts.py"),
-    "soc": ("gen/soc", "boards"),
+    "area": ("gen/hw/area.json", "gen/hw/area.py", "gen/hw/area_counts.py", "gen/families"),
+    "soc": ("gen/soc", "boards", "gen/families", "gen/netlist"),
 }
 _ROOMS = ("boards", "cores", "gen", "npudriver", "sim")
 #: Not in the repository.

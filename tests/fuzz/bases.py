@@ -71,7 +71,7 @@ def _operators(rng: np.random.Generator) -> onnx.ModelProto:
 
 
 def _functions(rng: np.random.Generator) -> onnx.ModelProto:
-    """Functions of a value: with a quantisation in between, with constants, behind a sum."""
+    """Functions of a value: with a quantisation in between, with constants, after a sum."""
     b = Builder(rng)
     x = b.requantize(b.node("Conv", b.dequantize(b.input(1, 3, 6, 6)), b.weights(8, 3, 3, 3)))
     y = b.requantize(b.node("Mul", x, b.requantize(b.node("Sigmoid", x), 1 / 256, -128)))

@@ -1,6 +1,6 @@
 """Files that people write: sessions, spaces, tables of levels, as JSON and as YAML.
 
-What takes minutes behind them, training and synthesis, is replaced by figures, and PyTorch is not found: it is the
+What would take minutes then, training and synthesis, is replaced by figures, and PyTorch is not found: it is the
 files that are tried.
 """
 
@@ -16,11 +16,11 @@ import yaml
 
 import gen.cli.battery
 import gen.cli.explore_streams
-import gen.energy.units
+import gen.energy.unit_energy
 import gen.explore.stream_meter
 from cores.arch.stochastic import Circuit
 from gen.energy.levels import CORTEX_A7
-from gen.energy.units import UnitEnergy
+from gen.energy.unit_energy import UnitEnergy
 from tests.fuzz import mutate
 
 __all__ = ["DOCUMENTS", "Document", "mutate_document", "replace_slow_parts"]
@@ -157,6 +157,6 @@ def replace_slow_parts() -> None:
     replaced: list[tuple[Any, str, Callable]] = [
         (gen.cli.battery, "required_examiner", lambda *_: _Examiner()),
         (gen.cli.explore_streams, "required_examiner", lambda *_: _Examiner()),
-        (gen.energy.units, "measure_energy", _energy), (gen.explore.stream_meter, "measure_energy", _energy)]
+        (gen.energy.unit_energy, "measure_energy", _energy), (gen.explore.stream_meter, "measure_energy", _energy)]
     for module, name, function in replaced:
         setattr(module, name, function)

@@ -44,7 +44,7 @@ def fuzz(kind: str, first: int, models: list[Path], folder: Path) -> None:
     repeat = f"repeat with: python -m tests.fuzz.worker {kind} {seed} NUMBER 1 {' '.join(map(str, models))}"
     wrong = [result for result in results if result.get("wrong")]
     assert not wrong, f"{repeat}; files in {folder}\n" + "\n".join(map(str, wrong))
-    assert status == 0, f"{repeat}; exit status {status} behind {results[-1:]}\n{said[-2000:]}"
+    assert status == 0, f"{repeat}; exit status {status} after {results[-1:]}\n{said[-2000:]}"
     assert len([result for result in results if "number" in result]) == CASES
     # Mutations that are all refused at the door would show nothing.
     assert sum(result.get("status") == 0 for result in results) >= CASES // 20

@@ -30,6 +30,7 @@ import npudriver.__main__ as driver  # noqa: E402
 from boards.registry import BOARDS  # noqa: E402
 from cores.config import ConfigError, NpuConfig  # noqa: E402
 from gen.cli import main  # noqa: E402
+from gen.families.registry import get_family
 from gen.hw.export import DESCRIPTIONS  # noqa: E402
 from sim.devices import FunctionalBackend  # noqa: E402
 from tests.fuzz import documents, mutate, names, packages, places  # noqa: E402
@@ -146,7 +147,7 @@ class Fuzzer:
             self.watch.programs = True      # Yosys writes the Verilog
             return ["build", "--config", "c.json", "-o", "out"], {
                 f"out/{name}" for name in ("npu.v", "config.json", "register_map.md", "npugen_regs.h", *DESCRIPTIONS,
-                                           "manifest.json", *BOARDS["zu3eg"].project)}
+                                           "manifest.json", *get_family(BOARDS["zu3eg"].family).project)}
         return ["compile", "m.onnx", "--config", "c.json", "-o", "out.npu"], {"out.npu"}
 
     def input(self, rng: np.random.Generator) -> tuple[list[str], set[str]]:

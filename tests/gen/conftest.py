@@ -9,7 +9,8 @@ from gen.cli.common import lines
 
 #: Commands that build the same machine have its Verilog from the first: it is the same bytes each time, which
 #: tests/cores/test_emit.py holds, and takes seconds.
-_emitted = functools.cache(emit_verilog)
+#: In a table, as a function that a fixture names is a cost of all its tests (tests/costs.py).
+_ONCE = {"cores.emit.emit_verilog": functools.cache(emit_verilog)}
 
 
 @pytest.fixture(autouse=True)
@@ -20,4 +21,5 @@ def _no_lines_on_the_way(monkeypatch: pytest.MonkeyPatch):
 
 @pytest.fixture(autouse=True)
 def _emitted_once(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("cores.emit.emit_verilog", _emitted)
+    for name, once in _ONCE.items():
+        monkeypatch.setattr(name, once)

@@ -54,7 +54,7 @@ class RandomModel(Builder):
         return int(self.rng.integers(low, high + 1))
 
     def apply(self, op: str, value: str, *constants: str, **attributes: Any) -> str:
-        """A node behind ``value``; constants are initializers, dequantised weights, or values of the model."""
+        """A node after ``value``; constants are initializers, dequantised weights, or values of the model."""
         name = self.node(op, value, *constants, **attributes)
         self.values[name] = self.evaluate(name)
         return name
@@ -103,7 +103,7 @@ class RandomModel(Builder):
         return value
 
     def shifted(self, value: str) -> str:
-        """``value`` with a constant or a BatchNormalization behind it."""
+        """``value`` with a constant or a BatchNormalization after it."""
         channels, spread = self.values[value].shape[1], float(self.values[value].std()) + 1e-3
         column = (channels, 1, 1)
         choices: list[Callable[[], str]] = [

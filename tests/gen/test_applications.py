@@ -58,7 +58,7 @@ def headed(b: Builder, *, number: type = np.float32) -> str:
 
 
 def tailed(b: Builder, tail: Callable[[str], str], rank: int = 4) -> Path:
-    """A layer with a Sigmoid and something else behind it, whose shape the model does not say."""
+    """A layer with a Sigmoid and something else after it, whose shape the model does not say."""
     real = b.requantize(layer(b, b.requantize(b.input("N", 4, 6, 6, number=np.float32), zero_point=0)), zero_point=0)
     b.output(tail(b.node("Sigmoid", real)), np.float32, rank=rank)
     return b.save(Path())
@@ -185,7 +185,7 @@ def test_a_quantisation_that_is_refused_is_added_once(spoil: str, builder: Build
 
 @pytest.fixture
 def program(builder: Builder) -> Application:
-    """Sigmoid behind a layer, also in the file x.npu."""
+    """Sigmoid after a layer, also in the file x.npu."""
     application = open_application(tailed(builder, lambda bent: bent), CONFIG)
     application.save(Path("x.npu"))
     return application

@@ -80,7 +80,7 @@ def test_vgg16_ends_before_its_classifier():
 
 
 def _model(weights: np.ndarray) -> onnx.ModelProto:
-    """A convolution of these weights behind a first one."""
+    """A convolution of these weights after a first one."""
     first = np.ones((weights.shape[1], 3, 1, 1), np.float32)
     graph = helper.make_graph(
         [helper.make_node("Conv", ["x", "a"], ["y"], name="first"),

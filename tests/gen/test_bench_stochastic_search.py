@@ -19,12 +19,12 @@ def test_rows(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(stochastic_search, "SEEDS", range(2))
     monkeypatch.setattr(stochastic_search, "_MARKS", (10, 40))
     problem = stream_problem(stream_task(lengths=[8, 32, 64]))
-    courses = list(measure_searches(problem, nullcontext(Here(problem.meter)), Ledger("t", None)))
-    assert [(one.method, one.seed, len(one.rewards)) for one in courses] == [
+    curves = list(measure_searches(problem, nullcontext(Here(problem.meter)), Ledger("t", None)))
+    assert [(one.method, one.seed, len(one.rewards)) for one in curves] == [
         ("grid", 0, 108), *((name, seed, 40) for name in ("controller", "optuna", "random") for seed in (0, 1))]
     assert len(problem.meter.measured) <= 2 + 2 * 2 * 3
-    grid, *others = rows_of(courses)
-    assert grid.least == max(courses[0].rewards)
+    grid, *others = rows_of(curves)
+    assert grid.least == max(curves[0].rewards)
     for row in others:
         assert row.best[10] <= row.best[40] <= grid.least and row.least <= row.best[40] and row.found <= 2
 

@@ -8,10 +8,12 @@ import pytest
 from cores.arch.isa import EntryForm, Opcode
 from cores.config import NpuConfig
 from gen.bench.binary import BinaryLayer, bireal_graph, layer_graph
+from gen.ir.epilogue.add import Add
 from gen.ir.errors import GraphError
-from gen.ir.graph import Conv, Graph, Requantize, Tensor, is_binary
+from gen.ir.graph import Conv, Graph, is_binary
 from gen.ir.reference import host_output
 from gen.ir.reference import run as run_reference
+from gen.ir.tensor import Requantize, Tensor
 from gen.ir.verify import verify
 from gen.mapping.base import Survey
 from gen.mapping.binary import BinaryLayers
@@ -212,9 +214,11 @@ def test_input_with_two_readers() -> None:
     graph = layer_graph(BinaryLayer(channels=24, outputs=16, size=6, stride=1, count=1))
     signs, conv = graph.layers
     assert isinstance(conv, Conv)
-    other = replace(conv, name="int8", input="input", output="beside", weights=2 * conv.weights, residual=None)
+    other = replace(conv, name="int8", input="input", output="beside", weights=2 * conv.weights, epilogue=())
     tensors = {**graph.tensors, "beside": replace(graph.tensors["output"], name="beside")}
-    conv = replace(conv, residual=replace(conv.residual, other="beside"))
+    (added,) = conv.epilogue
+    assert isinstance(added, Add)
+    conv = replace(conv, epilogue=(replace(added, other="beside"),))
     graph = replace(graph, tensors=tensors, layers=(signs, other, conv), inputs={"input": ("input", ())})
     verify(graph)
     program, _ = compile_kept(graph, CONFIGS[1])

@@ -7,7 +7,8 @@ import pytest
 
 from cores.arch.isa import EntryForm, Opcode
 from cores.config import NpuConfig
-from gen.ir.graph import Conv, Graph, Pool, Requantize, Tensor, output_size
+from gen.ir.graph import Conv, Graph, Pool, output_size
+from gen.ir.tensor import Requantize, Tensor
 from gen.ir.verify import verify
 from gen.mapping.signs import Columns, PairGeometry
 from gen.program.program import Program

@@ -12,6 +12,7 @@ from gen.check.bounds import Bounds
 from gen.check.compare import LayerDifference, compare_layers
 from gen.cli import main
 from gen.ir import reference
+from gen.ir.epilogue.add import Add
 from gen.ir.graph import Graph, Layer
 from gen.onnx import importer
 from gen.onnx.importer import Imported, load_model
@@ -107,7 +108,7 @@ def test_a_concat_of_what_is_one_unit_off(rng: Rng, tmp_path: Path):
     b.output(upsampled_branches(b))
     np.savez(tmp_path / "x.npz", x=b.samples(8)["x"])
     imported = load_model(b.save(tmp_path), machine=Machine.complete())
-    assert [layer.upsample for layer in imported.graph.layers] == [(2, 2)] * 2
+    assert [layer.repeats for layer in imported.graph.layers] == [(2, 2)] * 2
     rows = {row.op: row for row in _rows(imported, tmp_path)}
     assert rows["conv"].differing and rows["conv"].largest == 1 and not rows["concat"].differing
 
@@ -124,10 +125,11 @@ def _perturbed(graph: Graph, name: str, steps: float, values: dict[str, np.ndarr
     """The last tensor where that called ``name`` is so many steps further up, in front of its reader's rounding."""
     layers = []
     for layer in graph.layers:
-        if layer.residual and layer.residual.other == name:
-            residual = layer.residual
-            more = round(steps * residual.multiplier_b)
-            layer = replace(layer, residual=replace(residual, constant=residual.constant + more))
+        if layer.others == (name,):
+            (added,) = layer.epilogue
+            assert isinstance(added, Add)
+            more = round(steps * added.multiplier_b)
+            layer = replace(layer, epilogue=(replace(added, constant=added.constant + more),))
         layers.append(layer)
     _, kept = reference.run(replace(graph, layers=layers), values, keep=True)
     assert kept is not None
@@ -143,8 +145,9 @@ def test_bounds_hold_for_what_they_are_of(rng: Rng, tmp_path: Path):
     graph = load_model(b.save(tmp_path), machine=Machine.complete()).graph
     values = gen.check.compare._reference_stages(graph, inputs)
     last = graph.layers[-1]
-    assert last.residual and not graph.tensors[last.residual.other].onnx_name
+    (other,) = last.others
+    assert not graph.tensors[other].onnx_name
     allowed = Bounds(graph, values)[last.output]
     for steps in (-0.5, 0.5):
-        apart = np.abs(_perturbed(graph, last.residual.other, steps, inputs) - values[last.output])
+        apart = np.abs(_perturbed(graph, other, steps, inputs) - values[last.output])
         assert apart.any() and (apart <= allowed).all()

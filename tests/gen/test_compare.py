@@ -13,8 +13,10 @@ from onnxruntime.quantization.shape_inference import quant_pre_process
 
 from gen.check.compare import compare, compare_model
 from gen.ir import reference
+from gen.ir.epilogue.leaky import Leaky
 from gen.ir.errors import GraphError
 from gen.onnx.importer import load_model
+from tests.epilogues import operation
 from tests.gen.qdq import Builder
 
 #: Model, layers of its graph, samples to compare, largest difference at the logits.
@@ -62,9 +64,9 @@ def test_detector(models: Path) -> None:
     imported = load_model(models / "yolo_person_96_int8.onnx")
     golden = np.load(models / "yolo_person_96_int8.golden.npz")
     inputs = {"input_0": golden["input_0"]}
-    assert sum(layer.bend is not None for layer in imported.graph.layers) == 28
-    assert [layer.upsample for layer in imported.graph.layers if layer.upsample != (1, 1)] == [(2, 2)]
-    assert all(layer.op == "conv" for layer in imported.graph.layers if layer.bend)
+    assert sum(operation(layer, Leaky) is not None for layer in imported.graph.layers) == 28
+    assert [layer.repeats for layer in imported.graph.layers if layer.repeats != (1, 1)] == [(2, 2)]
+    assert all(layer.op == "conv" for layer in imported.graph.layers if operation(layer, Leaky))
     comparison = compare_model(imported, inputs)
     assert comparison.largest <= 1 and sum(row.differing for row in comparison.layers) < 100
     outputs, _ = reference.run(imported.graph, inputs)

@@ -8,7 +8,8 @@ import pytest
 from cores.arch.isa import Opcode
 from cores.config import NpuConfig
 from gen.ir.errors import CompileError, GraphError
-from gen.ir.graph import Conv, Graph, Pool, Requantize, Tensor, output_size
+from gen.ir.graph import Conv, Graph, Pool, output_size
+from gen.ir.tensor import Requantize, Tensor
 from gen.onnx.importer import load
 from gen.program.program import Program
 from sim import functional

@@ -115,7 +115,7 @@ def test_the_same_files_every_time(model, tmp_path):
 
 @pytest.fixture
 def partitioned(tmp_path: Path, rng: np.random.Generator) -> Path:
-    """A convolution, and a Sigmoid for the processor behind it."""
+    """A convolution, and a Sigmoid for the processor after it."""
     b = Builder(rng)
     real = b.requantize(b.node("Conv", b.requantize(b.input(1, 4, 6, 6, number=np.float32), zero_point=0),
                                b.weights(4, 4, 3, 3), pads=[1, 1, 1, 1]), zero_point=0)

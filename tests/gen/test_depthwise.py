@@ -273,7 +273,7 @@ def test_windows_keep_the_bus_busy(stride, size, rng):
     blocks, out = channels // 16, -(-size // stride)
     bound = max(blocks * (out * out + 8), blocks * ((size + 2) ** 2 + 8 + 24))
     cycles = estimate(config, program.code).cycles
-    # What comes before the first part of a tile is there, and behind the last that is computed.
+    # What comes before the first part of a tile is there, and after the last that is computed.
     assert cycles < 1.06 * bound + 1500
 
 

@@ -16,8 +16,8 @@ from boards.registry import BOARDS, get_board
 from cores.arch.registers import VERSION, Control, Status, registers_of
 from cores.config import NpuConfig
 from cores.emit import emit_verilog
+from gen.families.registry import get_family
 from gen.hw.export import descriptions, manifest, vendor_project
-from gen.hw.families import flat_netlist
 from gen.hw.fields import described_registers
 from gen.hw.ports import ports_of
 
@@ -116,7 +116,9 @@ def test_fusesoc_takes_the_core(tmp_path: Path):
 @pytest.mark.parametrize("board", BOARDS.values(), ids=BOARDS)
 def test_fusesoc_targets_name_the_device(board):
     core = descriptions(board, board.config(16))["npu.core"]
-    assert board.part in core or board.family == "ecp5"
+    fusesoc = get_family(board.family).fusesoc
+    assert board.part in core or "{part}" not in fusesoc.options.values()
+    assert f"default_tool: {fusesoc.tool}\n" in core
 
 
 def _tclint() -> str:
@@ -165,7 +167,7 @@ def test_icarus_reads_the_verilog(tmp_path: Path):
 def test_ecp5_is_synthesised_as_build_route_does():
     board = get_board("ecp5")
     lines = vendor_project(board, board.config(16))["npu.ys"].splitlines()
-    assert lines[1:] == ["read_verilog npu.v", *flat_netlist("npu", "ecp5", "npu.mapped.json")]
+    assert lines[1:] == ["read_verilog npu.v", *get_family("ecp5").flat_netlist("npu", "npu.mapped.json")]
     assert any(line.startswith("rename -hide") for line in lines)
 
 

@@ -10,8 +10,11 @@ import pytest
 from cores.arch.isa import Opcode
 from cores.config import NpuConfig
 from gen.compiler import compile_graph
+from gen.ir.epilogue.add import Add
+from gen.ir.epilogue.leaky import Leaky
 from gen.ir.errors import CompileError
-from gen.ir.graph import Bend, Graph, Pool, Residual, Tensor
+from gen.ir.graph import Graph, Pool
+from gen.ir.tensor import Tensor
 from gen.mapping.fused import FusedPair, fusable
 from gen.mapping.registry import map_graph
 from gen.mapping.trial import Trial
@@ -68,15 +71,16 @@ def test_which_pairs():
     graph = pair_graph(32, 48, (9, 9))
     first, second = graph.layers
     assert fusable(graph, first, second) and not fusable(graph, second, first)
-    residual = Residual(Tensor("sum", (48, 9, 9), 1.0, 0), "middle", 1, 1, 0, 16, 0, -128, 127)
+    added = Add(middle=Tensor("sum", (48, 9, 9), 1.0, 0), other="middle", multiplier_a=1, multiplier_b=1, constant=0,
+                shift=16, zero_point=0, low=-128, high=127)
     tensors = {**graph.tensors, "z": replace(graph.tensors["y"], name="z")}
     for layers, outputs in [
         ((first, replace(second, stride=(2, 2))), "y"),
         ((first, replace(second, pads=(1, 0, 0, 0))), "y"),
         ((first, replace(second, weights=np.ones((48, 32, 1, 2), np.int16))), "y"),
         ((first, replace(second, input="x")), "y"),
-        ((first, replace(second, residual=residual)), "y"),
-        ((replace(first, residual=residual), second), "y"),
+        ((first, replace(second, epilogue=(added,))), "y"),
+        ((replace(first, epilogue=(added,)), second), "y"),
         ((replace(first, depthwise=False), second), "y"),
         ((replace(first, weights=np.ones((32, 1, 1, 1), np.int16)), second), "y"),
         ((first, second), "middle"),                                        # also an output
@@ -105,9 +109,9 @@ def test_likeness_of_steps():
     """Steps whose layers do other things in their stores are not taken to be alike, even where plans are."""
     graph = pair_graph(32, 32, (8, 8))
     source, target, stage = graph.tensors["x"], graph.tensors["middle"], graph.layers[0].requantize
-    bend = Bend(target, 1 << 16, 1 << 14, 16, 0, -128, 127)
-    layers = [Pool(name, "x", name, True, (3, 3), (1, 1), (1, 1, 1, 1), -128, stage, bend=bent)
-              for name, bent in (("plain", None), ("bent", bend))]
+    leaky = Leaky(middle=target, multiplier=1 << 16, negative=1 << 14, shift=16, zero_point=0, low=-128, high=127)
+    layers = [Pool(name, "x", name, True, (3, 3), (1, 1), (1, 1, 1, 1), -128, stage, epilogue=epilogue)
+              for name, epilogue in (("plain", ()), ("leaky", (leaky,)))]
     tensors = {"x": source, **{layer.name: replace(target, name=layer.name) for layer in layers}}
     graph = Graph("pools", tensors, layers, graph.inputs, {layer.name: (layer.name, ()) for layer in layers})
     mapped = map_graph(graph, NpuConfig.preset(64), CompileOptions())

@@ -11,8 +11,9 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from gen.ir.graph import Graph, Tensor
+from gen.ir.graph import Graph
 from gen.ir.host import HostStep
+from gen.ir.tensor import Tensor
 from gen.run.inputs import InputError, input_specs, read_samples
 from gen.run.preprocessing import Preprocessing
 

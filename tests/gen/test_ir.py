@@ -6,9 +6,14 @@ from typing import get_args
 import numpy as np
 import pytest
 
+from gen.ir.epilogue.add import Add
+from gen.ir.epilogue.leaky import Leaky
+from gen.ir.epilogue.table import Table
+from gen.ir.epilogue.upsample import Upsample
 from gen.ir.errors import GraphError
-from gen.ir.graph import Bend, Conv, Graph, Pool, Requantize, Residual, Tensor
+from gen.ir.graph import Conv, Graph, Pool
 from gen.ir.host import HostStep
+from gen.ir.tensor import Requantize, Tensor
 from gen.ir.verify import verify
 
 
@@ -20,8 +25,11 @@ def requantize(channels: int = 4, **changes: object) -> Requantize:
 
 CONV = Conv("conv", "x", "y", np.ones((4, 3, 3, 3), np.int16), False, (1, 1), (1, 1, 1, 1), requantize())
 POOL = Pool("pool", "y", "z", True, (2, 2), (2, 2), (0, 0, 0, 0), -128, requantize())
-ADD = Residual(Tensor("m", (4, 3, 3), 1.0, 0), "y", 1 << 16, 1 << 16, 0, 16, 0, -128, 127)
-BEND = Bend(Tensor("m", (4, 6, 6), 1.0, 0), 1 << 16, 1 << 13, 16, 0, -128, 127)
+ADD = Add(middle=Tensor("m", (4, 3, 3), 1.0, 0), other="y", multiplier_a=1 << 16, multiplier_b=1 << 16, constant=0,
+          shift=16, zero_point=0, low=-128, high=127)
+LEAKY = Leaky(middle=Tensor("m", (4, 6, 6), 1.0, 0), multiplier=1 << 16, negative=1 << 13, shift=16, zero_point=0,
+              low=-128, high=127)
+TABLE = Table(Tensor("m", (4, 6, 6), 1.0, 0), np.arange(-128, 128).astype(np.int8))
 TENSORS = {name: Tensor(name, shape, 1.0, 0) for name, shape in
            dict(x=(3, 6, 6), y=(4, 6, 6), z=(4, 3, 3)).items()}
 
@@ -35,16 +43,16 @@ def staged(channels: int = 4, **changes: object) -> Graph:
 
 
 def added(**changes: object) -> Graph:
-    """With an addition behind a second convolution, which its whole result is added to."""
+    """With an addition after a second convolution, which its whole result is added to."""
     residual = replace(ADD, middle=Tensor("m", (4, 6, 6), 1.0, 0))
     second = replace(CONV, name="second", input="y", output="s", weights=np.ones((4, 4, 3, 3), np.int16),
-                     residual=replace(residual, **changes))  # type: ignore[arg-type]
+                     epilogue=(replace(residual, **changes),))  # type: ignore[arg-type]
     return graph(CONV, second, output="s", s=Tensor("s", (4, 6, 6), 1.0, 0))
 
 
 def bent(**changes: object) -> Graph:
     """A layer with a bend that these fields are changed of."""
-    return graph(replace(CONV, bend=replace(BEND, **changes)), POOL)  # type: ignore[arg-type]
+    return graph(replace(CONV, epilogue=(replace(LEAKY, **changes),)), POOL)  # type: ignore[arg-type]
 
 
 def test_whole_graph_passes() -> None:
@@ -56,7 +64,7 @@ def test_whole_graph_passes() -> None:
 def test_one_second_stage() -> None:
     _, second = added().layers
     with pytest.raises(GraphError, match="layer second: it adds and bends; a store has one second stage"):
-        verify(replace(added(), layers=(CONV, replace(second, bend=BEND))))
+        verify(replace(added(), layers=(CONV, replace(second, epilogue=(*second.epilogue, LEAKY)))))
 
 
 @pytest.mark.parametrize(("broken", "message"), [
@@ -72,8 +80,8 @@ def test_one_second_stage() -> None:
     (staged(5), "one bias, multiplier and shift a channel"),
     (staged(low=5, high=4), "clip bounds"),
     (staged(high=128), "clip bounds"),
-    (graph(CONV, replace(POOL, residual=ADD)), "residual and output differ in shape"),
-    (graph(replace(CONV, residual=replace(ADD, other="z"))), "residual 'z' is read before it is written"),
+    (graph(CONV, replace(POOL, epilogue=(ADD,))), "residual and output differ in shape"),
+    (graph(replace(CONV, epilogue=(replace(ADD, other="z"),))), "residual 'z' is read before it is written"),
     (graph(CONV), "output out: tensor 'z' is never written"),
     (graph(CONV, replace(POOL, name="conv")), "layer conv: another layer has this name"),
     (graph(replace(CONV, onnx_nodes=["a"])), "layer conv: onnx_nodes must be a tuple, not list"),
@@ -105,10 +113,11 @@ def test_one_second_stage() -> None:
     (added(zero_point=128), "zero point must be int8, not 128"),
     (added(high=128), r"clip bounds must be ordered integers in -128..127, not -128..128"),
     (added(middle=Tensor("m", (4, 3, 3), 1.0, 0)), r"its own result is \(4, 3, 3\), the output \(4, 6, 6\)"),
-    (graph(replace(CONV, upsample=(2, 1))), r"output is \(4, 6, 6\), its layer makes \(4, 12, 6\)"),
-    (graph(replace(CONV, upsample=(0, 1))), r"upsample must be a tuple of two positive numbers, not \(0, 1\)"),
-    (bent(multiplier_b=1 << 17), "multipliers must be in 0..131071, not 65536..131072"),
-    (bent(multiplier_a=0.5), "of a bend must be integers"),
+    (graph(replace(CONV, epilogue=(Upsample((2, 1)),))), r"output is \(4, 6, 6\), its layer makes \(4, 12, 6\)"),
+    (graph(replace(CONV, epilogue=(Upsample((0, 1)),))),
+     r"upsample must be a tuple of two positive numbers, not \(0, 1\)"),
+    (bent(negative=1 << 17), "multipliers must be in 0..131071, not 65536..131072"),
+    (bent(multiplier=0.5), "of a bend must be integers"),
     (bent(shift=11), "shifts must be in 12..43, not 11..11"),
     (bent(high=128), r"clip bounds must be ordered integers in -128..127, not -128..128"),
     (bent(middle=Tensor("m", (4, 3, 3), 1.0, 0)), r"its own result is \(4, 3, 3\), the output \(4, 6, 6\)"),

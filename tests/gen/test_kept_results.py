@@ -43,7 +43,7 @@ def _flipped(rng: Rng, path: Path) -> None:
 
 
 def _digits(rng: Rng, path: Path) -> None:
-    """Still what it was but for a figure, wherever there is one behind the digest."""
+    """Still what it was but for a figure, wherever there is one after the digest."""
     data = bytearray(path.read_bytes())
     first = data.find(b"\n") + 1
     places = [place for place, byte in enumerate(data) if place >= first and chr(byte).isdigit()]

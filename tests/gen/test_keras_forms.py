@@ -92,7 +92,7 @@ def test_upsampling(form: Callable[[FloatBuilder, str], str], rng: Rng, tmp_path
     b = FloatBuilder(rng, ["N", 6, 8, 3])
     found = quantised(b, b.same_conv(form(b, first(b)), 4, 3), tmp_path)
     assert found.partition is None
-    assert [layer.upsample for layer in found.workloads[0].graph.layers] == [(2, 3), (1, 1)]
+    assert [layer.repeats for layer in found.workloads[0].graph.layers] == [(2, 3), (1, 1)]
 
 
 def test_repetition_of_integers_with_channels_last(rng: Rng, tmp_path: Path) -> None:
@@ -102,7 +102,7 @@ def test_repetition_of_integers_with_channels_last(rng: Rng, tmp_path: Path) -> 
     y = b.node("Reshape", b.node("Tile", y, b.constant([1, 1, 1, 3, 1])), b.constant([0, 4, 15, 3]))
     b.output(b.quantize(b.node("Relu", y), 0.05, 3))
     graph, comparison = check(b, tmp_path)
-    assert [(type(layer), layer.upsample) for layer in graph.layers] == [(Pool, (1, 3))]
+    assert [(type(layer), layer.repeats) for layer in graph.layers] == [(Pool, (1, 3))]
     assert comparison.largest == 0
 
 
@@ -145,7 +145,7 @@ def test_shapes_that_begin_with_the_samples(rng: Rng, tmp_path: Path) -> None:
 
 
 def test_squeeze_and_excitation_of_any_number_of_samples(rng: Rng, tmp_path: Path) -> None:
-    """Shape inference has another name for the number behind the Reshape of the means."""
+    """Shape inference has another name for the number after the Reshape of the means."""
     b = FloatBuilder(rng, ["N", 6, 8, 3])
     x = first(b)
     mean = b.node("Reshape", b.node("ReduceMean", x, axes=[2, 3], keepdims=0), ints(b, -1, 1, 1, 4))
@@ -188,7 +188,7 @@ def test_padding_that_is_computed(rng: Rng, tmp_path: Path) -> None:
 
 
 def test_batch_norms_with_channels_last(rng: Rng, tmp_path: Path) -> None:
-    """Behind a Transpose, as PyTorch beneath Keras has them; onnxruntime moves it only where that leaves fewer."""
+    """After a Transpose, as PyTorch beneath Keras has them; onnxruntime moves it only where that leaves fewer."""
     b = FloatBuilder(rng, ["N", 6, 8, 3])
     x = b.node("Transpose", b.conv(b.node("Transpose", "x", perm=[0, 3, 1, 2]), 3, 4), perm=[0, 2, 3, 1])
     x = b.node("Mul", b.node("Sub", x, b.constant(rng.normal(size=(1, 1, 1, 4)))), b.constant(rng.uniform(1, 2, 4)))
@@ -243,7 +243,7 @@ def test_sums_that_are_no_prelu(why: str, rng: Rng) -> None:
 
 @pytest.mark.parametrize("op", ["ReduceMean", "ReduceMax"])
 def test_reduced_pixels_of_one_axis_with_channels_last(op: str, rng: Rng, tmp_path: Path) -> None:
-    """Axis 1 is that of the pixels, where a Transpose has put the channels behind it."""
+    """Axis 1 is that of the pixels, where a Transpose has put the channels after it."""
     b = Builder(rng)
     y = b.node("Conv", b.dequantize(b.input(1, 3, 9)), b.weights(4, 3, 3))
     y = b.node("Transpose", b.requantize(y), perm=[0, 2, 1])
@@ -263,7 +263,7 @@ def test_dense_of_each_pixel(rng: Rng, tmp_path: Path) -> None:
 
 
 def test_sum_with_an_input_that_has_its_channels_last(rng: Rng, tmp_path: Path) -> None:
-    """As of a segment behind the processor: nothing but the sum says how the input is to lie."""
+    """As of a segment after the processor: nothing but the sum says how the input is to lie."""
     b = Builder(rng)
     x, y = b.input(1, 4, 5, 3), b.input(1, 3, 4, 5, name="y")
     made = b.requantize(b.node("Conv", b.dequantize(y), b.weights(3, 3, 1, 1)))

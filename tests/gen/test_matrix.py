@@ -7,7 +7,8 @@ import pytest
 
 from cores.config import NpuConfig
 from gen.ir.errors import CompileError
-from gen.ir.graph import Conv, Graph, Requantize
+from gen.ir.graph import Conv, Graph
+from gen.ir.tensor import Requantize
 from gen.mapping import matrix
 from tests.compiled import compile_kept
 from tests.gen.test_compiler import CONFIGS, conv_graph, run_and_compare

@@ -7,7 +7,9 @@ import pytest
 
 from cores.config import NpuConfig
 from gen.compiler import compile_graph
-from gen.ir.graph import Conv, Graph, Requantize, Residual, Tensor
+from gen.ir.epilogue.add import Add
+from gen.ir.graph import Conv, Graph
+from gen.ir.tensor import Requantize, Tensor
 from gen.ir.verify import verify
 from gen.memory.placement import ALIGNMENT, Placement
 from gen.memory.region import Constants, Lifetime, arrange
@@ -19,16 +21,17 @@ CONFIG = NpuConfig.preset(64)
 
 
 def chain(layers: int, rng: np.random.Generator, *, residuals: bool = False) -> Graph:
-    """1x1 convolutions of 32 channels, 32x32, one behind the other; each adds what the one before it has read."""
+    """1x1 convolutions of 32 channels, 32x32, one after the other; each adds what the one before it has read."""
     tensors = {"t0": Tensor("t0", (32, 32, 32), 1.0, 0)}
     convolutions = []
     for number in range(1, layers + 1):
         target = Tensor(f"t{number}", (32, 32, 32), 1.0, 0)
         weights = rng.integers(-20, 21, (32, 32, 1, 1)).astype(np.int16)
         stage = Requantize(np.zeros(32, np.int64), np.full(32, 1 << 16), np.full(32, 24), 0, -128, 127)
-        added = Residual(target, f"t{number - 2}", 1 << 13, 1 << 13, 0, 14, 0, -128, 127)
+        added = Add(middle=target, other=f"t{number - 2}", multiplier_a=1 << 13, multiplier_b=1 << 13, constant=0,
+                    shift=14, zero_point=0, low=-128, high=127)
         convolutions.append(Conv(target.name, f"t{number - 1}", target.name, weights, False, (1, 1), (0,) * 4, stage,
-                                 added if residuals and number > 1 else None))
+                                 epilogue=(added,) if residuals and number > 1 else ()))
         tensors[target.name] = target
     graph = Graph("chain", tensors, tuple(convolutions), {"x": ("t0", ())}, {"y": (f"t{layers}", ())})
     verify(graph)

@@ -159,7 +159,7 @@ def test_residual_stream(quantised: bool, padded: bool, rng: np.random.Generator
         b.output(x, np.float32)
     graph, ours, theirs = b.save_and_run(tmp_path)
     assert binary_layers(graph) == (2 if padded else 1)
-    assert sum(layer.residual is not None for layer in graph.layers) == (2 if padded else 0)
+    assert sum(bool(layer.others) for layer in graph.layers) == (2 if padded else 0)
     steps = np.abs(ours[0] - theirs[0]) * 16
     assert compare(b.save(tmp_path), b.samples()).largest <= 1
     # A bias is a multiple of two in the accumulator's unit, and the second layer sees the first one's steps: where a
@@ -183,7 +183,7 @@ def test_shifted_signs(rng: np.random.Generator, tmp_path: Path) -> None:
 
 
 def test_exact_scores(rng: np.random.Generator, tmp_path: Path) -> None:
-    """Scaled and shifted sums of more than int8, and Softmax behind them."""
+    """Scaled and shifted sums of more than int8, and Softmax after them."""
     b = Signs(rng)
     x = b.node("Flatten", first_signs(b, 32, 9))
     scores = b.node("Gemm", x, b.sign_weights("float", 32 * 49, 10, transposed=True))

@@ -9,9 +9,11 @@ import pytest
 
 from cores.config import NpuConfig
 from gen.ir import reference
+from gen.ir.epilogue.leaky import Leaky
 from gen.ir.graph import Conv, Pool
 from gen.onnx.importer import load
 from tests.compiled import compile_kept
+from tests.epilogues import operation
 from tests.gen.qdq import Builder
 from tests.gen.test_compiler import run_and_compare
 from tests.gen.test_onnx_import import check
@@ -41,7 +43,7 @@ def test_leaky_relu(alpha: float, number: type, rng: Rng, tmp_path: Path) -> Non
     found = differences(b, tmp_path)
     assert found.max() <= 1 and np.count_nonzero(found) <= 4 * 4    # each value is there four times
     (layer,) = load(tmp_path / "model.onnx").layers
-    assert isinstance(layer, Pool) and layer.bend
+    assert isinstance(layer, Pool) and operation(layer, Leaky)
 
 
 def test_leaky_relu_of_coarse_steps(rng: Rng, tmp_path: Path) -> None:
@@ -62,13 +64,13 @@ def test_leaky_relu_that_is_none(alpha: float, rng: Rng, tmp_path: Path) -> None
 
 
 def test_leaky_relu_in_front_of_others(rng: Rng, tmp_path: Path) -> None:
-    """A Clip behind it is in its layer, a MaxPool gets a tensor of its own."""
+    """A Clip after it is in its layer, a MaxPool gets a tensor of its own."""
     b = Builder(rng)
     x = b.requantize(b.node("Conv", b.dequantize(b.input(1, 3, 8, 8)), b.weights(6, 3, 3, 3)))
     y = b.node("Clip", b.node("LeakyRelu", x, alpha=0.1), b.constant(np.float32(-0.2)), b.constant(np.float32(2)))
     b.output(b.quantize(b.node("MaxPool", y, kernel_shape=[2, 2], strides=[2, 2])))
     graph, _ = check(b, tmp_path)
-    assert [(type(layer), layer.bend is None) for layer in graph.layers] == [(Conv, False), (Pool, True)]
+    assert [(type(layer), operation(layer, Leaky) is None) for layer in graph.layers] == [(Conv, False), (Pool, True)]
 
 
 @pytest.mark.parametrize("operator", ["LeakyRelu", "PRelu"])
@@ -82,7 +84,7 @@ def test_in_the_layer_in_front(operator: str, rng: Rng, tmp_path: Path) -> None:
     b.output(b.quantize(b.node(operator, x, *slopes, **slope), 0.037, -50))
     graph, comparison = check(b, tmp_path)
     (layer,) = graph.layers
-    assert isinstance(layer, Conv) and layer.bend and layer.upsample == (2, 2)
+    assert isinstance(layer, Conv) and operation(layer, Leaky) and layer.repeats == (2, 2)
     assert [row.op for row in comparison.layers][-1] == "bend"
     for config in (NpuConfig.preset(16), NpuConfig.preset(64, depthwise=1)):
         program, kept = compile_kept(graph, config)
@@ -97,7 +99,7 @@ def test_beside_other_readers(rng: Rng, tmp_path: Path) -> None:
     total = b.requantize(b.node("Add", b.requantize(b.node("LeakyRelu", y, alpha=0.1)), y))
     b.output(b.quantize(b.node("LeakyRelu", total, alpha=0.3)))
     graph, _ = check(b, tmp_path)
-    assert [(type(layer), bool(layer.bend), bool(layer.residual)) for layer in graph.layers] == [
+    assert [(type(layer), bool(operation(layer, Leaky)), bool(layer.others)) for layer in graph.layers] == [
         (Conv, False, False), (Pool, True, False), (Pool, False, True), (Pool, True, False)]
 
 

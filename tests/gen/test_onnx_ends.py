@@ -31,7 +31,7 @@ def _shuffle(b: Builder, y: str) -> str:
 
 
 def _shuffle_quantised(b: Builder, y: str) -> str:
-    """The same as a quantiser writes it, with a pair behind every step."""
+    """The same as a quantiser writes it, with a pair after every step."""
     y = b.requantize(b.node("Reshape", y, b.constant([-1, 2, 2, 2, 4, 6])), 0.05, 3)
     y = b.requantize(b.node("Transpose", y, perm=[0, 1, 4, 2, 5, 3]), 0.05, 3)
     return b.node("Reshape", y, b.constant([-1, 2, 8, 12]))

@@ -176,7 +176,7 @@ MODELS: list[tuple[Callable[[Builder, str], str], tuple[str, ...]]] = [
     (lambda b, x: b.node("Concat", x, b.requantize(conv(b, x)), axis=1), ("concat", "shapes (3, 6, 6), (4, 4, 4)")),
     (lambda b, x: b.node("Concat", x, b.requantize(b.node(
         "ConvTranspose", b.requantize(conv(b, x, strides=[2, 2], pads=[1, 1, 1, 1])), b.weights(4, 2, 2, 2, axis=1),
-        strides=[2, 2])), axis=1), ("concat", "rows and columns lie apart", "Resize (nearest) with a Conv behind it")),
+        strides=[2, 2])), axis=1), ("concat", "rows and columns lie apart", "Resize (nearest) with a Conv after it")),
     (lambda b, x: b.node("Add", x, b.node("Transpose", x, perm=[0, 1, 3, 2])),
      ("node add", "of shape (1, 3, 6, 6) lie in different arrangements", "transpose")),
     (lambda b, x: _resized(b, x, [1, 1, 2, 2], mode="linear"), ("resize", "has mode linear", "only nearest")),

@@ -127,7 +127,7 @@ def test_sizes_of_other_dimensions(kind: str, rng: Rng) -> None:
 
 
 def test_sizes_behind_the_processor(rng: Rng, tmp_path: Path) -> None:
-    """A layer behind a node of the processor stays on the accelerator where only the walk knows the shape of that: half
+    """A layer after a node of the processor stays on the accelerator where only the walk knows the shape of that: half
     of the channels are taken as `chunk` writes it, with their number computed of a Shape.
     """
     b = Builder(rng)

@@ -94,7 +94,7 @@ def test_transposed_convolution_of_stride_1_may_be_followed(rng: Rng, tmp_path: 
 @pytest.mark.parametrize("number", [0.0, 0.5, -0.25])
 @pytest.mark.parametrize("behind", ["MaxPool", "Conv", "padded Conv", "Relu", "quantised", "other scale", "output"])
 def test_pad(behind: str, number: float, rng: Rng, tmp_path: Path) -> None:
-    """With any number of the tensor: in the Conv behind it, or as a copy."""
+    """With any number of the tensor: in the Conv after it, or as a copy."""
     b = Builder(rng)
     scale, point = b.scale(0.05), b.point(3)
     x = b.node("DequantizeLinear", b.input(1, 4, 6, 7), scale, point)

@@ -7,6 +7,7 @@ import pytest
 
 from gen.check.compare import Comparison, compare
 from gen.ir import reference
+from gen.ir.epilogue.add import Add
 from gen.ir.graph import Conv, Graph, Pool
 from gen.onnx.importer import load
 from tests.gen.qdq import Builder
@@ -179,8 +180,8 @@ def test_addition_is_fused_into_its_convolution(shortcut_first: bool, number: ty
     b.output(b.quantize(b.node("Relu", y), 0.04))
     graph, comparison = check(b, tmp_path)
     assert len(graph.layers) == 2 and len(comparison.layers) == 3
-    residual = graph.layers[1].residual
-    assert residual is not None and residual.other == graph.layers[0].output
+    (residual,) = graph.layers[1].epilogue
+    assert isinstance(residual, Add) and residual.other == graph.layers[0].output
     assert residual.middle.onnx_name not in graph.tensors
 
 
@@ -193,7 +194,7 @@ def test_addition_of_two_convolutions_goes_to_the_larger_one(rng: Rng, tmp_path:
     graph, _ = check(b, tmp_path)
     first, second = graph.layers
     assert isinstance(second, Conv) and second.weights.shape[2:] == (3, 3)
-    assert second.residual and second.residual.other == first.output
+    assert second.others == (first.output,)
 
 
 def test_addition_of_shared_tensors_is_a_copy(rng: Rng, tmp_path: Path) -> None:
@@ -207,7 +208,7 @@ def test_addition_of_shared_tensors_is_a_copy(rng: Rng, tmp_path: Path) -> None:
     b.output(b.quantize(b.node("Add", real, real), 0.06))
     graph, _ = check(b, tmp_path)
     assert [layer.op for layer in graph.layers] == ["conv", "pool", "pool"]
-    assert [layer.residual is not None for layer in graph.layers] == [False, True, True]
+    assert [bool(layer.others) for layer in graph.layers] == [False, True, True]
 
 
 def test_chain_of_additions(rng: Rng, tmp_path: Path) -> None:
@@ -218,7 +219,7 @@ def test_chain_of_additions(rng: Rng, tmp_path: Path) -> None:
         y = b.requantize(b.node("Add", y, inner), 0.06)
     b.output(b.quantize(b.node("GlobalAveragePool", y), 0.01))
     graph, _ = check(b, tmp_path)
-    assert [layer.residual is not None for layer in graph.layers] == [False, True, True, True, False]
+    assert [bool(layer.others) for layer in graph.layers] == [False, True, True, True, False]
 
 
 # -- pooling -------------------------------------------------------------------------------------------------------
@@ -340,7 +341,7 @@ def test_unused_results_are_removed(rng: Rng, tmp_path: Path) -> None:
 
 
 def test_nodes_of_constants_are_evaluated(rng: Rng, tmp_path: Path) -> None:
-    """Float weights behind a QuantizeLinear and a DequantizeLinear, as training frameworks export them."""
+    """Float weights after a QuantizeLinear and a DequantizeLinear, as training frameworks export them."""
     b = Builder(rng)
     scale, point = b.constant(rng.uniform(0.005, 0.01, 6).astype(np.float32)), b.constant(np.zeros(6, np.int8))
     floats = b.constant(rng.normal(0, 0.3, (6, 4, 3, 3)).astype(np.float32))
@@ -382,7 +383,7 @@ def test_qlinear_operators(number: type, rng: Rng, tmp_path: Path) -> None:
     b.output(z, rank=2)
     graph, _ = check(b, tmp_path)
     assert [layer.op for layer in graph.layers] == ["conv", "pool", "pool", "pool", "conv", "conv"]
-    assert graph.layers[0].residual
+    assert graph.layers[0].others
 
 
 def test_float_activations_are_taken_as_float32(rng: Rng, tmp_path: Path) -> None:

@@ -121,7 +121,7 @@ def test_runs_compare_each_value_once(rng: Rng, tmp_path: Path) -> None:
 
 
 def test_parts_within_blocks(rng: Rng, seed: int, tmp_path: Path) -> None:
-    """Of 6 channels behind 16, 22 and 28."""
+    """Of 6 channels after 16, 22 and 28."""
     graph = made(lambda b, x: dense_block(b, x, growth=6), rng, tmp_path)
     assert layers(graph) == (9, 0)
     program, moved = compile_graph(graph, EIGHT)

@@ -16,7 +16,7 @@ from tests.gen.qdq import Builder
 Rng = np.random.Generator
 Pass = Callable[[onnx.ModelProto], onnx.ModelProto]
 
-#: What is no longer there behind a pass that changes models; the others only refuse some.
+#: What is no longer there after a pass that changes models; the others only refuse some.
 GONE: dict[Pass, Callable[[onnx.ModelProto], bool]] = {
     passes.inline_functions: lambda m: bool(m.functions),
     passes.name_nodes: lambda m: any(not node.name for node in m.graph.node),
@@ -82,7 +82,7 @@ def pooled(b: Builder, x: str) -> str:
 
 
 def pooled_twice(b: Builder, x: str) -> str:
-    """And activation functions behind each."""
+    """And activation functions after each."""
     y = b.node("MaxPool", b.node("Relu", b.node("Conv", x, b.weights(4, 3, 3, 3))), **POOL)
     y = b.node("Clip", y, b.constant(np.float32(0.3)), b.constant(np.float32(2)))
     return b.quantize(b.node("Reshape", b.node("MaxPool", y, kernel_shape=[2, 2]), b.constant([1, 4, 9, 1])))
@@ -99,7 +99,7 @@ def concatenated(b: Builder, x: str) -> str:
 
 
 def scale_behind(b: Builder, x: str) -> str:
-    """Parameters from nodes that stand behind the pool."""
+    """Parameters from nodes that stand after the pool."""
     y = b.node("MaxPool", b.node("Conv", x, b.weights(4, 3, 3, 3)), **POOL)
     numbers = (np.float32(0.05), b.number(3))
     return b.node("QuantizeLinear", y, *(

@@ -9,12 +9,15 @@ import pytest
 from cores.config import NpuConfig
 from gen.check.compare import compare_model
 from gen.ir import reference
+from gen.ir.epilogue.multiply import Multiply
+from gen.ir.epilogue.table import Table
 from gen.ir.errors import CompileError, GraphError
 from gen.ir.graph import Conv, Graph, Pool, is_broadcast
 from gen.onnx.importer import Imported, load_model
 from gen.onnx.machine import Machine
 from gen.partition.partition import partition
 from tests.compiled import compile_kept
+from tests.epilogues import operation
 from tests.gen.qdq import Builder
 from tests.gen.test_compiler import run_and_compare
 
@@ -54,8 +57,8 @@ def test_squeeze_and_excite(number: type, rng: Rng, seed: int, tmp_path: Path) -
     x = b.requantize(b.node("Conv", b.dequantize(b.input(1, 3, 9, 7)), b.weights(20, 3, 3, 3)))
     b.output(b.quantize(b.node("Conv", excited(b, x, 20), b.weights(5, 20, 1, 1))))
     graph = checked(b, tmp_path).graph
-    (layer,) = (layer for layer in graph.layers if layer.residual)
-    assert isinstance(layer, Pool) and layer.residual and layer.residual.product and is_broadcast(graph, layer)
+    (layer,) = (layer for layer in graph.layers if layer.others)
+    assert isinstance(layer, Pool) and operation(layer, Multiply) and is_broadcast(graph, layer)
     simulate(graph, seed)
     assert partition(tmp_path / "model.onnx", machine=MACHINE).subgraphs == 1
     apart = partition(tmp_path / "model.onnx", machine=Machine.having("table"))
@@ -74,7 +77,7 @@ def test_of_two_tensors(number: type, point: int | None, rng: Rng, seed: int, tm
     graph = checked(b, tmp_path).graph
     first, second = graph.layers
     assert isinstance(second, Conv) and second.weights.shape[2] == 3, "in that with more work"
-    assert second.residual and second.residual.product and not is_broadcast(graph, second)
+    assert operation(second, Multiply) and not is_broadcast(graph, second)
     simulate(graph, seed)
 
 
@@ -125,7 +128,7 @@ def test_tables_come_first(rng: Rng, tmp_path: Path) -> None:
     x = b.requantize(b.node("Conv", b.dequantize(b.input(1, 3, 8, 8)), b.weights(8, 3, 3, 3)))
     b.output(b.quantize(b.node("Mul", x, b.requantize(b.node("Sigmoid", x), 1 / 256, -128))))
     (layer,) = checked(b, tmp_path).graph.layers
-    assert layer.table and not layer.residual
+    assert operation(layer, Table) and not layer.others
 
 
 def test_refused(rng: Rng, tmp_path: Path) -> None:

@@ -24,7 +24,7 @@ class Samples(CalibrationDataReader):
 
 
 def network(rng: Rng) -> onnx.ModelProto:
-    """LeakyRelu behind convolutions and in front of pools, and a Concat of both."""
+    """LeakyRelu after convolutions and in front of pools, and a Concat of both."""
     def weights(*shape: int) -> onnx.TensorProto:
         values = rng.normal(size=shape) / np.sqrt(np.prod(shape[1:]))
         return numpy_helper.from_array(values.astype(np.float32), "w" + "x".join(map(str, shape)))

@@ -1,4 +1,4 @@
-"""Roundings that the importer chooses: of branches that a model adds unquantised, and of constants behind a layer."""
+"""Roundings that the importer chooses: of branches that a model adds unquantised, and of constants after a layer."""
 
 from pathlib import Path
 

@@ -31,7 +31,7 @@ def resized(b: Builder, x: str, factors: Sequence[float], **attributes: str) -> 
 
 
 def upsampled(graph: Graph) -> list[tuple[type, tuple[int, int]]]:
-    return [(type(layer), layer.upsample) for layer in graph.layers]
+    return [(type(layer), layer.repeats) for layer in graph.layers]
 
 
 @pytest.mark.parametrize("opset, coordinates", [
@@ -100,7 +100,7 @@ def convolved(b: Builder, x: str, channels: int = 6) -> str:
 
 
 def test_in_the_layer_in_front(rng: Rng, tmp_path: Path) -> None:
-    """Of a result that is quantised before it or only behind, with a Relu on its way."""
+    """Of a result that is quantised before it or only after, with a Relu on its way."""
     b = Builder(rng)
     x = b.dequantize(b.input(1, 3, 5, 6))
     y = resized(b, b.node("Relu", convolved(b, x)), (2, 3))

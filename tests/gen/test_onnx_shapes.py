@@ -112,7 +112,7 @@ def test_reshapes_of_weights_are_none_of_the_batch(rng: Rng) -> None:
 
 
 def open_model(b: Builder, *names: str) -> None:
-    """Inputs of open height and width, added up, behind a mean: any size goes."""
+    """Inputs of open height and width, added up, after a mean: any size goes."""
     values = [b.dequantize(b.input("N", 3, "height", "width", name=name), 0.05, 0) for name in names]
     total = values[0] if len(values) == 1 else b.requantize(b.node("Add", *values), 0.1, 0)
     y = b.requantize(b.node("Conv", total, b.weights(4, 3, 3, 3)))

@@ -12,10 +12,12 @@ import pytest
 from cores.config import NpuConfig
 from gen.check.compare import compare_model
 from gen.ir import reference
+from gen.ir.epilogue.table import Table
 from gen.ir.errors import GraphError
 from gen.ir.graph import Conv, Pool, is_broadcast
 from gen.onnx.importer import load_model
 from gen.onnx.machine import Machine
+from tests.epilogues import operation
 from tests.gen.qdq import Builder
 from tests.gen.test_onnx_product import MACHINE, checked, simulate
 
@@ -92,7 +94,7 @@ def test_function_of_one_tensor_is_one_table(rng: Rng, tmp_path: Path) -> None:
         b.output(b.quantize(b.node(op, x, b.node("Tanh", x))))
         (tmp_path / op).mkdir()
         (layer,) = checked(b, tmp_path / op).graph.layers
-        assert layer.table and not layer.residual, number
+        assert operation(layer, Table) and not layer.others, number
 
 
 SUMS: dict[str, tuple[Make, str]] = {
@@ -113,7 +115,7 @@ def test_functions_in_front_of_a_sum(name: str, number: type, rng: Rng, seed: in
     b.output(b.quantize(make(b, *pair(b)), 0.0253))
     path = b.save(tmp_path)
     graph = load_model(path, machine=MACHINE).graph
-    assert ", ".join("sum" if layer.residual else "table" for layer in graph.layers) == layers
+    assert ", ".join("sum" if layer.others else "table" for layer in graph.layers) == layers
     samples = b.samples(1)
     (theirs,) = ort.InferenceSession(path.read_bytes(), providers=["CPUExecutionProvider"]).run(None, samples)
     (ours,) = reference.run(graph, samples)[0].values()
@@ -142,7 +144,7 @@ def test_one_number_for_each_pixel(op: str, last: bool, rng: Rng, seed: int, tmp
     graph = checked(b, tmp_path).graph
     _, layer = graph.layers
     assert isinstance(layer, Conv) and layer.weights.shape == (8, 1, 1, 1)
-    assert layer.residual and not is_broadcast(graph, layer)
+    assert layer.others and not is_broadcast(graph, layer)
     simulate(graph, seed)
     if op == "Add":
         assert load_model(b.save(tmp_path), machine=PLAIN).graph.layers

@@ -10,19 +10,22 @@ import pytest
 from cores.config import NpuConfig
 from gen.check.compare import compare_model
 from gen.ir import reference
+from gen.ir.epilogue.leaky import Leaky
+from gen.ir.epilogue.table import Table
 from gen.ir.errors import CompileError, GraphError
 from gen.ir.graph import Conv, Graph, Pool
 from gen.onnx.importer import Imported, load_model
 from gen.onnx.machine import Machine
 from gen.run.application import open_application
 from tests.compiled import compile_kept
+from tests.epilogues import operation
 from tests.gen.qdq import Builder
 from tests.gen.test_compiler import run_and_compare
 
 Rng = np.random.Generator
 CONFIG = NpuConfig.preset(16, table=1)
 
-#: Operator -> its attributes, and constants behind its first input.
+#: Operator -> its attributes, and constants after its first input.
 OPERATORS: dict[str, tuple[dict, list[float]]] = {
     "Sigmoid": ({}, []), "HardSigmoid": ({"alpha": 0.3}, []), "HardSwish": ({}, []), "Tanh": ({}, []), "Elu": ({}, []),
     "Selu": ({}, []), "Celu": ({"alpha": 0.7}, []), "Gelu": ({"approximate": "tanh"}, []), "Mish": ({}, []),
@@ -73,7 +76,7 @@ def test_operators(op: str, number: type, rng: Rng, tmp_path: Path) -> None:
     x = b.dequantize(b.input(1, 4, 8, 32), 0.05, least if positive else None)
     b.output(b.quantize(b.node(op, x, *(b.scale(c) for c in constants), **attributes), 0.03))
     (layer,) = exact(b, tmp_path).graph.layers
-    assert isinstance(layer, Pool) and layer.table and layer.op == "pool"
+    assert isinstance(layer, Pool) and operation(layer, Table) and layer.op == "pool"
 
 
 @pytest.mark.parametrize("op", ["Div", "Sub", "Pow"])
@@ -83,7 +86,7 @@ def test_a_constant_in_front(op: str, rng: Rng, tmp_path: Path) -> None:
     x = b.dequantize(b.input(1, 4, 8, 32), 0.02, -128)
     b.output(b.quantize(b.node(op, b.scale(1.5), b.node("Add", x, b.scale(0.5))), 0.03))
     (layer,) = exact(b, tmp_path).graph.layers
-    assert bool(layer.table) == (op != "Sub")
+    assert bool(operation(layer, Table)) == (op != "Sub")
 
 
 @pytest.mark.parametrize("number", [np.int8, np.uint8])
@@ -101,7 +104,7 @@ def test_chains_in_the_layer_in_front(name: str, function: Callable, number: typ
     path = b.save(tmp_path)
     imported = load_model(path, machine=Machine.having("table"))
     (layer,) = imported.graph.layers
-    assert isinstance(layer, Conv) and layer.table
+    assert isinstance(layer, Conv) and operation(layer, Table)
     rows = compare_model(imported, b.samples()).layers
     assert [row.op for row in rows] == ["conv", "table"] and rows[1].differing == 0
     simulate(imported.graph, seed)
@@ -114,7 +117,7 @@ def test_behind_a_sum(rng: Rng, seed: int, tmp_path: Path) -> None:
     y = b.requantize(silu(b, b.requantize(b.node("Conv", x, b.weights(8, 8, 1, 1)))))
     b.output(b.quantize(silu(b, b.requantize(b.node("Add", x, y)))))
     graph = load_model(b.save(tmp_path), machine=Machine.having("table")).graph
-    assert [(type(layer), bool(layer.residual), bool(layer.table)) for layer in graph.layers] == [
+    assert [(type(layer), bool(layer.others), bool(operation(layer, Table))) for layer in graph.layers] == [
         (Conv, False, True), (Pool, True, True)]
     simulate(graph, seed)
 
@@ -126,7 +129,7 @@ def test_two_readers(rng: Rng, seed: int, tmp_path: Path) -> None:
     b.output(b.quantize(silu(b, y)))
     b.output(b.quantize(b.node("Conv", y, b.weights(4, 8, 1, 1))))
     graph = load_model(b.save(tmp_path), machine=Machine.having("table")).graph
-    assert sorted((layer.op, bool(layer.table)) for layer in graph.layers) == [
+    assert sorted((layer.op, bool(operation(layer, Table))) for layer in graph.layers) == [
         ("conv", False), ("conv", False), ("pool", True)]
     simulate(graph, seed)
 
@@ -154,7 +157,7 @@ def test_a_rearranged_tensor_is_quantised_first(rng: Rng, tmp_path: Path) -> Non
         y = b.node("Reshape", y, b.constant([1, 4, 2, 36]))
         b.output(b.quantize(b.node("Sigmoid", b.requantize(y) if between else y)))
         if between:
-            assert load_model(b.save(tmp_path), machine=Machine.having("table")).graph.layers[-1].table
+            assert operation(load_model(b.save(tmp_path), machine=Machine.having("table")).graph.layers[-1], Table)
             continue
         with pytest.raises(GraphError, match=r"\(Sigmoid\): its input is a rearrangement .*; put QuantizeLinear"):
             load_model(b.save(tmp_path), machine=Machine.having("table"))
@@ -192,6 +195,6 @@ def test_copies_go_into_the_table(behind: str, rng: Rng, seed: int, tmp_path: Pa
     b.output(result)
     imported = load_model(b.save(tmp_path), machine=Machine.having("table"))
     (layer,) = imported.graph.layers
-    assert isinstance(layer, Conv) and layer.table and not layer.bend
+    assert isinstance(layer, Conv) and operation(layer, Table) and not operation(layer, Leaky)
     assert compare_model(imported, b.samples()).largest <= 1
     simulate(imported.graph, seed)

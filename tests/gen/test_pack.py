@@ -6,7 +6,8 @@ import pytest
 from cores.arch.isa import StepKind
 from cores.arch.numerics import MIN_SHIFT
 from cores.config import NpuConfig
-from gen.ir.graph import Conv, Requantize
+from gen.ir.graph import Conv
+from gen.ir.tensor import Requantize
 from gen.lowering.placed import pack_parameters
 from gen.mapping.pack import pack, passes_of
 from gen.passes.prune import prune, prune_weights

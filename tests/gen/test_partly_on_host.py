@@ -14,7 +14,7 @@ from gen.onnx.machine import Machine
 from gen.onnx.read import read
 from gen.partition.partition import partition
 from gen.prune.blocks import prune_blocks
-from gen.prune.timing import Twin
+from gen.prune.timing import QuantisedCounterpart
 from gen.quantize.options import QuantizeOptions
 from gen.quantize.quantize import quantize
 from gen.run.application import open_application
@@ -82,14 +82,14 @@ def test_profile(model: onnx.ModelProto) -> None:
 @pytest.mark.slow
 def test_prune(model: onnx.ModelProto, rng: Rng, capsys: pytest.CaptureFixture) -> None:
     """Cycles are those of both segments."""
-    twin = Twin.of(model, CONFIG, name="float.onnx")
-    dense = twin.times(CONFIG)
-    assert twin.on_host == 1 and len(twin.imported) == 2
+    counterpart = QuantisedCounterpart.of(model, CONFIG, name="float.onnx")
+    dense = counterpart.times(CONFIG)
+    assert counterpart.on_host == 1 and len(counterpart.imported) == 2
     convs = [node.name for node in model.graph.node if node.op_type == "Conv"]
     assert set(convs) <= set(dense.nodes) and dense.total > sum(dense.nodes[name] for name in convs)
     density = dict.fromkeys(convs, 0.5)
-    pruned = Twin.of(prune_blocks(model, density, CONFIG), CONFIG, name="float.onnx").times(CONFIG)
-    assert twin.times(CONFIG, density).total == pruned.total < dense.total
+    pruned = QuantisedCounterpart.of(prune_blocks(model, density, CONFIG), CONFIG, name="float.onnx").times(CONFIG)
+    assert counterpart.times(CONFIG, density).total == pruned.total < dense.total
     assert main(["prune", "float.onnx", "--budget-cycles", str(pruned.total + 100), "--macs", "16", "-o", "p.onnx",
                  "--json"]) == 0
     out, said = capsys.readouterr()
@@ -106,9 +106,9 @@ def test_prune_without_what_does_not_fit(rng: Rng, tmp_path: Path, capsys: pytes
     model = b.model(b.same_conv(y, 64, 16, name="last"))
     onnx.save(model, tmp_path / "wide.onnx")
     config = NpuConfig.preset(16, acc_width=24)
-    twin = Twin.of(model, config, name="wide.onnx")
-    found = twin.times(config)
-    assert twin.on_host == 2 and "last" in found.nodes and "large" not in found.nodes
+    counterpart = QuantisedCounterpart.of(model, config, name="wide.onnx")
+    found = counterpart.times(config)
+    assert counterpart.on_host == 2 and "last" in found.nodes and "large" not in found.nodes
     assert main(["prune", str(tmp_path / "wide.onnx"), "--budget-cycles", str(found.total - 1), "--macs", "16",
                  "--acc-width", "24", "-o", str(tmp_path / "p.onnx"), "--json"]) == 0
     out, said = capsys.readouterr()

@@ -10,10 +10,12 @@ import pytest
 from cores.config import NpuConfig
 from gen.compiler import compile_graph
 from gen.ir import reference
+from gen.ir.epilogue.upsample import Upsample
 from gen.ir.errors import CompileError, GraphError
-from gen.ir.graph import Graph, Part, Pool
+from gen.ir.graph import Graph, Pool
 from gen.ir.parts import origin
 from gen.ir.queries import count_readers
+from gen.ir.tensor import Part
 from gen.ir.verify import verify
 from gen.lowering.placed import PlacedGraph, in_memory
 from gen.lowering.verify import StageError, verify_mapped, verify_placed
@@ -139,16 +141,17 @@ def test_copies_that_do_more_stay(rng: Rng) -> None:
     source = replace(graph.tensors["t1"], name="source", part=None)
     first, _, last = graph.layers
     copies = [Pool(f"copy {name}", "source", name, False, (1, 1), (1, 1), (0, 0, 0, 0), 0,
-                   replace(first.requantize, zero_point=point, low=-128, high=127), upsample=(2, 1))
+                   replace(first.requantize, zero_point=point, low=-128, high=127), epilogue=(Upsample((2, 1)),))
               for name in parts]
     tensors = {**graph.tensors, **parts, "t3": whole, "t4": end, "source": source}
     # A bend in the last layer would have a tensor of the smaller size in the middle.
-    graph = replace(graph, tensors=tensors, layers=[replace(first, output="source"), *copies, replace(last, bend=None)])
+    layers = [replace(first, output="source"), *copies, replace(last, epilogue=())]
+    graph = replace(graph, tensors=tensors, layers=layers)
     verify(graph)
     moved = align_parts(graph, 8)
     verify(moved)
     same_outputs(graph, moved, rng)
-    assert [layer.upsample for layer in moved.layers] == [(1, 1), (2, 1), (2, 1), (1, 1), (1, 1), (1, 1)]
+    assert [layer.repeats for layer in moved.layers] == [(1, 1), (2, 1), (2, 1), (1, 1), (1, 1), (1, 1)]
 
 
 def test_too_many_channels_to_move(rng: Rng, monkeypatch: pytest.MonkeyPatch) -> None:

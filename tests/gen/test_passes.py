@@ -8,6 +8,7 @@ import pytest
 
 from gen import passes
 from gen.ir import reference
+from gen.ir.epilogue.add import Add
 from gen.ir.errors import GraphError
 from gen.ir.graph import Graph
 from gen.onnx.importer import Importer, load
@@ -62,14 +63,15 @@ def test_nothing_to_do_is_the_same_graph(apply, rng: Rng, tmp_path: Path) -> Non
 
 
 def test_clip_of_a_residual_result(rng: Rng, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The clip behind an addition goes into the second stage."""
+    """The clip after an addition goes into the second stage."""
     b = Builder(rng)
     x = b.dequantize(b.input(1, 4, 5, 5))
     total = b.requantize(b.node("Add", x, x), 0.08, 1)
     b.output(b.quantize(b.node("Clip", total, b.constant(np.float32(-1)), b.constant(np.float32(2))), 0.08, 1))
     path, inputs = b.save(tmp_path), b.samples()
     (layer,) = load(path).layers
-    assert layer.residual and (layer.residual.low, layer.residual.high) == (-11, 26)
+    (added,) = layer.epilogue
+    assert isinstance(added, Add) and (added.low, added.high) == (-11, 26)
     ours, _ = reference.run(load(path), inputs)
     wanted, _ = reference.run(unoptimised(path, monkeypatch), inputs)
     assert all(np.array_equal(ours[name], wanted[name]) for name in wanted)
@@ -81,7 +83,7 @@ def test_addition_behind_a_requantisation_stays(change: dict, rng: Rng, tmp_path
     """Only a plain copy can disappear when its addition is fused."""
     b = network(rng)
     graph = unoptimised(b.save(tmp_path), monkeypatch)
-    (addition,) = (layer for layer in graph.layers if layer.residual)
+    (addition,) = (layer for layer in graph.layers if layer.others)
     first = addition.requantize
     for name, value in change.items():
         first = replace(first, **{name: value if name in ("low", "high") else getattr(first, name) + value})

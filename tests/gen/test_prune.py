@@ -16,10 +16,10 @@ from gen.onnx.read import parse
 from gen.passes.prune import prune, prune_weights, rounded_density
 from gen.prune.blocks import densities, prune_blocks, prune_magnitudes
 from gen.prune.layers import find_layers
-from gen.prune.measure import Judge
+from gen.prune.measure import AccuracyEvaluator
 from gen.prune.plan import Goal, Pruner, read_model
 from gen.prune.search import Sensitivity, descent, first_that, last_that
-from gen.prune.timing import Twin, random_inputs
+from gen.prune.timing import QuantisedCounterpart, random_inputs
 from tests.gen.float_models import FloatBuilder
 from tests.gen.qdq import Builder
 
@@ -33,7 +33,7 @@ def imported(model: onnx.ModelProto):
 @pytest.mark.parametrize("number", [np.int8, np.uint8])
 @pytest.mark.parametrize("layout", ["flatten", "transposed", "computed"])
 def test_the_same_weights_as_the_compiler(number: type, layout: str, rng: np.random.Generator):
-    """A pruned ONNX model, imported, is the imported model, pruned: convolutions, and products behind a feature map."""
+    """A pruned ONNX model, imported, is the imported model, pruned: convolutions, and products after a feature map."""
     builder = Builder(rng, number=number)
     value = builder.requantize(builder.input("N", 3, 6, 6, number=np.float32))
     for channels, outputs in ((3, 24), (24, 40)):
@@ -141,12 +141,12 @@ def chain() -> onnx.ModelProto:
 
 def test_cycles_of_a_density_are_those_of_the_pruned_model(chain: onnx.ModelProto):
     nodes = [layer.node for layer in find_layers(chain) if not layer.left]
-    twin = Twin.of(chain, CONFIG, name="chain")
+    counterpart = QuantisedCounterpart.of(chain, CONFIG, name="chain")
     density = dict(zip(nodes, (0.25, 0.5, 1.0, 0.25), strict=True))
-    expected = twin.times(CONFIG, density)
-    found = Twin.of(prune_blocks(chain, density, CONFIG), CONFIG, name="chain").times(CONFIG)
+    expected = counterpart.times(CONFIG, density)
+    found = QuantisedCounterpart.of(prune_blocks(chain, density, CONFIG), CONFIG, name="chain").times(CONFIG)
     assert found == expected
-    dense = twin.times(CONFIG)
+    dense = counterpart.times(CONFIG)
     assert expected.nodes[nodes[0]] < 0.35 * dense.nodes[nodes[0]]
     assert expected.nodes[nodes[2]] == dense.nodes[nodes[2]]
 
@@ -161,7 +161,7 @@ def test_every_layer_has_cycles(tmp_path: Path, rng: np.random.Generator):
     onnx.save(builder.model(value), tmp_path / "m.onnx")
     argv = ["prune", str(tmp_path / "m.onnx"), "--density", "0.5", "-o", str(tmp_path / "p.onnx"), "--shape"]
     model = read_model(tmp_path / "m.onnx", {"x": (1, 3, 8, 8)})
-    times = Twin.of(model, CONFIG, name="m").times(CONFIG)
+    times = QuantisedCounterpart.of(model, CONFIG, name="m").times(CONFIG)
     assert times.nodes.keys() >= {layer.node for layer in find_layers(model)} and min(times.nodes.values()) > 0
     assert main([*argv, "x=1,3,8,8", "--shape", "y=1,2"]) == 2
     assert main([*argv, "x=1,3,8,8"]) == 0
@@ -171,14 +171,14 @@ def test_every_layer_has_cycles(tmp_path: Path, rng: np.random.Generator):
 @pytest.mark.slow
 def test_a_budget_is_met(chain: onnx.ModelProto):
     pruner = Pruner(chain, CONFIG, name="chain")
-    dense = Twin.of(chain, CONFIG, name="chain").times(CONFIG).total
+    dense = QuantisedCounterpart.of(chain, CONFIG, name="chain").times(CONFIG).total
     budget = round(0.6 * dense)
     pruned = pruner.prune(Goal(kind="block", cycles=budget))
     assert 0.9 * budget < pruned.after.total <= budget
     # Density by density it is better than all layers at the same one.
     uniform = prune_blocks(chain, 0.5, CONFIG)
-    judge = Judge.of(chain, random_inputs(chain, 16))
-    assert judge.noise(pruned.model) < judge.noise(uniform)
+    evaluator = AccuracyEvaluator.of(chain, random_inputs(chain, 16))
+    assert evaluator.noise(pruned.model) < evaluator.noise(uniform)
     with pytest.raises(ValueError, match="chain: 10 cycles cannot be had by pruning: with all that can go it takes"):
         pruner.prune(Goal(kind="block", cycles=10))
 
@@ -267,9 +267,9 @@ def test_labels_are_for_scores_alone(tmp_path: Path, rng: np.random.Generator, c
         printed = capsys.readouterr()
         assert "labels are not used: output" in printed.err and "(4, 8, 8) for each sample" in printed.err
         assert "of the answers are the same" in printed.out and "accuracy" not in printed.out
-    judge = Judge.of(onnx.load(tmp_path / "m.onnx"), {"x": np.load(tmp_path / "x.npz")["x"]})
-    assert judge.original_accuracy == 1
+    evaluator = AccuracyEvaluator.of(onnx.load(tmp_path / "m.onnx"), {"x": np.load(tmp_path / "x.npz")["x"]})
+    assert evaluator.original_accuracy == 1
     changed = onnx.load(tmp_path / "m.onnx")
     weights = next(t for t in changed.graph.initializer if list(t.dims) == [4, 16, 3, 3])
     weights.CopyFrom(numpy_helper.from_array(-numpy_helper.to_array(weights), weights.name))
-    assert 0 < judge.accuracy(changed) < 0.5
+    assert 0 < evaluator.accuracy(changed) < 0.5

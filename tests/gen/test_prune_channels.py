@@ -50,7 +50,7 @@ def without_dead(model: onnx.ModelProto) -> onnx.ModelProto:
 
 @pytest.mark.parametrize("end", ["gemm", "transposed gemm", "matmul", "reshape", "fixed reshape", "matmul and bias"])
 def test_dead_channels_go_unnoticed(end: str, rng: np.random.Generator):
-    """Their constant act(beta) is in the next layer's bias, behind depthwise layers, pools and flattening too."""
+    """Their constant act(beta) is in the next layer's bias, after depthwise layers, pools and flattening too."""
     builder = FloatBuilder(rng, [1, 3, 16, 16])
     value = builder.node("LeakyRelu", builder.norm(builder.conv("x", 3, 24), gamma(rng, 24, 7)))
     value = builder.conv(value, 24, 24, group=24)
@@ -102,7 +102,7 @@ def test_concatenated_channels_keep_their_places(rng: np.random.Generator):
              for n, dead in ((10, 3), (6, 2), (9, 0))]
     value = builder.norm(builder.node("Concat", *parts, axis=1), np.ones(25, np.float32))
     model = builder.model(builder.conv(builder.node("Relu", value), 25, 4))
-    # The BatchNormalization behind the Concat makes something of dead channels again.
+    # The BatchNormalization after the Concat makes something of dead channels again.
     channels = ChannelMap.of(model)
     assert [len(group) for group in channels.groups()] == [10, 6, 9]
     inputs = random_inputs(model, 2)

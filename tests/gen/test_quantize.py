@@ -9,6 +9,7 @@ from onnx import numpy_helper
 
 from gen.check.compare import compare, compare_layers
 from gen.ir import reference
+from gen.ir.epilogue.table import Table
 from gen.onnx.importer import load_model
 from gen.onnx.machine import Machine
 from gen.onnx.read import read
@@ -19,6 +20,7 @@ from gen.quantize.plan import plan_quantisation
 from gen.quantize.prepare import initializers, prepare
 from gen.quantize.quantize import quantize
 from gen.quantize.report import measure
+from tests.epilogues import operation
 from tests.gen.float_models import FloatBuilder, residual_network
 from tests.gen.quantizing import outputs_of, quantized
 
@@ -103,7 +105,8 @@ def test_functions_become_one_table(name: str, rng: Rng, samples: np.ndarray, tm
     cut = partition(tmp_path / "q.onnx", machine=Machine.having("table"))
     assert [*cut.host] == ["end"] and (cut.subgraphs, cut.switches) == (1, 1)
     graph = load_model(tmp_path / "q.onnx", cut.segments[0].model.SerializeToString(), machine=Machine.having("table"))
-    assert sorted(layer.table is not None for layer in graph.graph.layers if layer.op == "conv") == [False, True, True]
+    tables = [operation(layer, Table) is not None for layer in graph.graph.layers if layer.op == "conv"]
+    assert sorted(tables) == [False, True, True]
     assert all(row.differing == 0 for row in compare_layers(graph, {"x": samples[:2]}) if row.op == "table")
 
 
@@ -146,7 +149,7 @@ def test_plan_of_a_residual_network(rng: Rng):
 
 
 def test_a_node_that_stays_float(rng: Rng, samples: np.ndarray):
-    """Its weights stay, and what only float values reach stays float behind it."""
+    """Its weights stay, and what only float values reach stays float after it."""
     model = residual_network(rng)
     found = quantized(model, samples, keep_float=frozenset({"clipped"}))
     assert {"clipped", "relu6"}.isdisjoint(layer.node for layer in found.plan.layers)
@@ -188,7 +191,7 @@ def test_a_result_with_two_readers_is_quantised_itself(rng: Rng):
 
 
 def test_float_tails_stay_float(rng: Rng, samples: np.ndarray):
-    """Behind an operator that is not the machine's, what has no weights gains nothing by being quantised."""
+    """After an operator that is not the machine's, what has no weights gains nothing by being quantised."""
     b = FloatBuilder(rng, [1, 3, 12, 12])
     tail = b.node("Erf", b.same_conv("x", 3, 4, name="conv"), name="erf")
     y = b.node("Relu", b.node("Add", tail, tail, name="twice"), name="y")
@@ -197,14 +200,14 @@ def test_float_tails_stay_float(rng: Rng, samples: np.ndarray):
 
 
 def test_an_input_that_is_moved_first(rng: Rng):
-    """Channels last, as Keras exports: quantised behind the Transpose, once."""
+    """Channels last, as Keras exports: quantised after the Transpose, once."""
     b = FloatBuilder(rng, [1, 8, 8, 3])
     y = b.same_conv(b.node("Transpose", "x", name="moved", perm=[0, 3, 1, 2]), 3, 4, name="y")
     assert list(plan_quantisation(prepare(b.model(y))).tensors) == ["moved", "y"]
 
 
 def test_what_reads_the_input_is_the_machines(rng: Rng):
-    """Also where it has no weights, and behind a move."""
+    """Also where it has no weights, and after a move."""
     b = FloatBuilder(rng, [1, 8, 8, 3])
     moved = b.node("Transpose", "x", name="moved", perm=[0, 3, 1, 2])
     y = b.same_conv(b.node("MaxPool", moved, name="pool", kernel_shape=[2, 2], strides=[2, 2]), 3, 4, name="y")

@@ -7,8 +7,9 @@ import pytest
 
 from cores.config import NpuConfig
 from gen.ir.errors import CompileError
-from gen.ir.graph import Graph, Pool, Requantize, Tensor
+from gen.ir.graph import Graph, Pool
 from gen.ir.ranges import input_ranges
+from gen.ir.tensor import Requantize, Tensor
 from gen.mapping.sums import fit_sums
 from sim.cycles import estimate
 from tests.compiled import compile_kept, golden_tensors

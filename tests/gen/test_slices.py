@@ -13,12 +13,13 @@ from cores.compute.mac_array import MacRow
 from cores.config import NpuConfig
 from cores.load.gather.run_spans import RunSpans
 from cores.store.requantizer_lane import RequantizerLane
-from gen.hw.families import FAMILIES, HIDE_ELEMENTS
+from gen.families.family import HIDE_ELEMENTS
+from gen.families.registry import FAMILIES
 from gen.hw.yosys import SynthesisError, mapped
 from tests.bench import verilog_of
 from tests.side_by_side import MADE, WRITTEN, run_side_by_side
 
-#: Products with registers on every side, sums behind them, before them, and such as cannot move.
+#: Products with registers on every side, sums after them, before them, and such as cannot move.
 _DESIGN = """
 module top(input clk, input enable, input reset, input signed [26:0] a, input signed [17:0] b,
            input signed [25:0] c, input signed [25:0] d,

@@ -10,7 +10,8 @@ from cores.arch.stochastic import Circuit
 from cores.config import NpuConfig
 from gen.compiler import compile_graph, prepare
 from gen.ir.errors import CompileError, GraphError
-from gen.ir.graph import Conv, Graph, Requantize, Stochastic, Tensor
+from gen.ir.graph import Conv, Graph, Stochastic
+from gen.ir.tensor import Requantize, Tensor
 from gen.ir.verify import verify
 from gen.options import CompileOptions
 from gen.passes.streams import exact_layers, shorten_streams

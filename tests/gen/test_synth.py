@@ -9,7 +9,7 @@ from amaranth.lib import memory, wiring
 from amaranth.lib.wiring import In, Out
 
 from cores.emit import emit_component
-from gen.hw.families import FAMILIES
+from gen.families.registry import FAMILIES
 from gen.hw.synth import synthesize
 from gen.hw.yosys import SynthesisError
 
@@ -38,7 +38,7 @@ class Buffer(wiring.Component):
 
 
 class Pair(wiring.Component):
-    """A product, a memory of 64 Kibit and 16 exclusive-ors between them, with registers behind."""
+    """A product, a memory of 64 Kibit and 16 exclusive-ors between them, with registers after them."""
 
     def __init__(self):
         super().__init__({"a": In(signed(27)), "b": In(signed(18)), "enable": In(1),
@@ -137,7 +137,7 @@ endmodule
 
 
 def test_errors_are_one_line(verilog: str):
-    with pytest.raises(ValueError, match="family must be one of xcup, xc7, cyclonev, ecp5, not 'virtex'"):
+    with pytest.raises(ValueError, match=f"family must be one of {', '.join(FAMILIES)}, not 'virtex'"):
         synthesize(verilog, "pair", "virtex")
     with pytest.raises(SynthesisError, match="the Verilog has no module 'npu'"):
         synthesize(verilog, "npu", "xcup")

@@ -11,6 +11,8 @@ from cores.config import NpuConfig
 from gen.check.compare import compare_layers
 from gen.compiler import compile_graph
 from gen.ir import reference
+from gen.ir.epilogue.multiply import Multiply
+from gen.ir.epilogue.table import Table
 from gen.ir.graph import is_broadcast
 from gen.onnx.importer import Imported, load_model
 from gen.onnx.machine import Machine
@@ -21,6 +23,7 @@ from gen.quantize.options import QuantizeOptions
 from gen.quantize.quantize import quantize
 from sim.rtl import RtlMachine
 from tests.compiled import compile_kept
+from tests.epilogues import operation
 from tests.gen.float_models import mobile_network, yolo_network
 from tests.gen.test_compiler import run_and_compare
 from tests.sim.on_rtl import check_on_rtl
@@ -40,10 +43,10 @@ def imported(request: pytest.FixtureRequest, rng: Rng, tmp_path: Path) -> tuple[
 
 
 def test_networks(imported: tuple[Imported, np.ndarray], seed: int) -> None:
-    """A table behind each convolution that has a function, no layer for the function alone, no value of a table off."""
+    """A table after each convolution that has a function, no layer for the function alone, no value of a table off."""
     model, samples = imported
     functions = sum(node.op in ("Sigmoid", "HardSwish") for node in model.model.nodes)
-    tables = [layer for layer in model.graph.layers if layer.table]
+    tables = [layer for layer in model.graph.layers if operation(layer, Table)]
     assert functions <= len(tables) and {layer.op for layer in tables} == {"conv"}
     rows = compare_layers(model, {"x": samples[:2]})
     assert all(row.differing == 0 for row in rows if row.op == "table") and max(row.largest for row in rows) <= 1
@@ -62,7 +65,7 @@ def test_squeeze_and_excitation(rng: Rng, seed: int, tmp_path: Path) -> None:
     onnx.save(quantize(mobile_network(rng, excited=True), {"x": samples}, QuantizeOptions()).model,
               tmp_path / "q.onnx")
     model = load_model(tmp_path / "q.onnx", machine=Machine.complete())
-    products = [layer for layer in model.graph.layers if layer.residual and layer.residual.product]
+    products = [layer for layer in model.graph.layers if operation(layer, Multiply)]
     assert len(products) == 2 and all(is_broadcast(model.graph, layer) for layer in products)
     assert max(row.largest for row in compare_layers(model, {"x": samples[:2]})) <= 1
     run_and_compare(*compile_kept(model.graph, NpuConfig.preset(16, table=1, product=1)), seed, ("load", "store"))

@@ -8,10 +8,11 @@ from amaranth.lib import memory, wiring
 from amaranth.lib.wiring import In, Out
 
 from cores.emit import emit_component
-from gen.hw.families import FAMILIES, Delays
-from gen.hw.netlist import Arc, End, Netlist
+from gen.families.registry import FAMILIES
 from gen.hw.timing import TimingReport, analyse, measure_timing
 from gen.hw.yosys import SynthesisError
+from gen.netlist.delays import Delays
+from gen.netlist.graph import Arc, Cell, End, Netlist
 
 
 class Chain(wiring.Component):
@@ -80,14 +81,18 @@ def test_cache_and_json(verilog: str, tmp_path: Path):
     assert measure_timing(verilog, "chain", "xcup", cache=tmp_path) == report
 
 
+def add(netlist: Netlist, family: str, kind: str, cell: Cell) -> None:
+    netlist.add(cell, FAMILIES[family].timing[kind], FAMILIES[family].delays)
+
+
 def netlist(**arcs: list[str]) -> Netlist:
     """A net is a letter; ``b=["a"]``: b is a LUT of a. The last one is where a path ends."""
     found = Netlist(names={ord(name): name for name in "abcdefgh"})
     for name, sources in arcs.items():
         for source in sources:
-            found._follow(ord(name), Arc(ord(source), 1, 0.1))
+            found.follow(ord(name), Arc(ord(source), 1, 0.1))
     found.starts[ord("a")] = 0.5
-    found._end(ord(list(arcs)[-1]), "sink", "D", 0.25)
+    found.end(ord(list(arcs)[-1]), "sink", "D", 0.25)
     return found
 
 
@@ -104,9 +109,17 @@ def test_a_loop_is_an_error():
         analyse(netlist(b=["a", "c"], c=["b"]), "xcup")
 
 
+def test_a_cell_that_no_family_describes_begins_and_ends_paths():
+    delays = FAMILIES["xcup"].delays
+    found = Netlist()
+    found.add(Cell("new", {}, {"I": [1], "CLK": [2]}, {"O": [3]}), FAMILIES["xcup"].timing.get("NEW"), delays)
+    assert (found.starts, found.arcs) == ({3: delays.clock_to_output}, {})
+    assert found.ends == [End(1, "new", "I", delays.setup)]
+
+
 def test_multiplier_paths_are_inside_between_registers():
-    ends = [End(1, "m", "A", 1.6, operand=True), End(2, "p", "D", 0.05),        # inside
-            End(3, "r", "D", 0.05), End(4, "m", "B", 1.6, operand=True), End(2, "p", "CE", 0.05)]
+    ends = [End(1, "m", "A", 1.6, operand=True), End(2, "p", "D", 0.05, data=True),        # inside
+            End(3, "r", "D", 0.05, data=True), End(4, "m", "B", 1.6, operand=True), End(2, "p", "CE", 0.05)]
     found = Netlist(ends=list(ends), registers={1, 3}, products={2})
     found._absorb()
     assert found.ends == ends[2:]
@@ -116,11 +129,9 @@ def test_a_multiplier_whose_registers_are_not_inside():
     """ECP5: from the operand's registers through the wires and the multiplier to the product's."""
     delays = FAMILIES["ecp5"].delays
     found = Netlist(starts={1: delays.clock_to_output})
-    directions = {"A0": "input", "B0": "input", "P0": "output"}
     for name, operands, product in (("first", (1, 1), 2), ("second", (1, 2), 3)):
-        found._add(name, {"type": "MULT18X18D", "parameters": {}, "port_directions": directions, "connections": dict(
-            zip(directions, ([operands[0]], [operands[1]], [product]), strict=True))}, delays)
-    found._end(3, "register", "DI", delays.setup)
+        add(found, "ecp5", "MULT18X18D", Cell(name, {}, {"A0": [operands[0]], "B0": [operands[1]]}, {"P0": [product]}))
+    found.end(3, "register", "DI", delays.setup)
     report = analyse(found, "ecp5")
     assert report.levels == 0
     assert report.delay_ns == pytest.approx(delays.clock_to_output + delays.wire(3) + 2 * delays.multiplier
@@ -132,12 +143,11 @@ def test_a_multiplier_with_registers_inside(front: bool, behind: bool):
     """ECP5: paths end at the operands and begin at the product; the product is made on the side without registers."""
     delays = FAMILIES["ecp5"].delays
     found = Netlist(starts={1: delays.clock_to_output, 4: delays.clock_to_output})
-    directions = {"A0": "input", "B0": "input", "CE0": "input", "CLK0": "input", "P0": "output"}
     settings = {f"REG_{stage}_CLK": "CLK0" if there else "NONE"
                 for stage, there in (("INPUTA", front), ("INPUTB", front), ("OUTPUT", behind))}
-    found._add("product", {"type": "MULT18X18D", "parameters": settings, "port_directions": directions,
-                           "connections": {"A0": [1], "B0": ["0"], "CE0": [4], "CLK0": [5], "P0": [2]}}, delays)
-    found._end(2, "register", "DI", delays.setup)
+    add(found, "ecp5", "MULT18X18D",
+        Cell("product", settings, {"A0": [1], "B0": ["0"], "CE0": [4], "CLK0": [5]}, {"P0": [2]}))
+    found.end(2, "register", "DI", delays.setup)
     assert found.starts[2] == (delays.product_output if behind else delays.multiplier)
     assert {(end.name, end.port): end.setup for end in found.ends} == {
         ("product", "A0"): delays.operand_setup if front else delays.product_setup,
@@ -149,10 +159,10 @@ def slice_(inside: str, delays: Delays, **connections: list) -> Netlist:
     """A slice with some registers, a net each on A, C, PCIN, CEM and P, from 1 on."""
     nets: dict[str, list] = {port: [net] for net, port in enumerate(("A", "C", "PCIN", "CEM", "P"), start=1)}
     nets |= {"OPMODE": list("101010000"), "CLK": [9], **connections}
+    outputs = nets.pop("P")
     found = Netlist(starts=dict.fromkeys(range(1, 5), delays.clock_to_output))
-    found._add("product", {
-        "type": "DSP48E2", "parameters": {f"{name}REG": str(int(name in inside)) for name in "ABCDMP"},
-        "port_directions": {port: "output" if port == "P" else "input" for port in nets}, "connections": nets}, delays)
+    settings = {f"{name}REG": str(int(name in inside)) for name in "ABCDMP"}
+    add(found, "xcup", "DSP48E2", Cell("product", settings, nets, {"P": outputs}))
     return found
 
 
@@ -175,7 +185,7 @@ def test_a_slice_with_registers_inside(inside: str, output: str, operand: str):
         assert {(arc.source, arc.delay, arc.routed) for arc in found.arcs[inner.source]} == {
             (2, delays.addend, True), (3, delays.addend, False)}
     assert ends == expected
-    # Registers right behind are the slice's own only where it has none.
+    # Registers right after are the slice's own only where it has none.
     assert (5 in found.products) == (inside in ("", "A"))
 
 
@@ -195,5 +205,5 @@ def test_a_cascade_has_no_routed_wire():
 
 
 def test_unknown_family(verilog: str):
-    with pytest.raises(ValueError, match="family must be one of xcup, xc7, cyclonev, ecp5, not 'virtex'"):
+    with pytest.raises(ValueError, match=f"family must be one of {', '.join(FAMILIES)}, not 'virtex'"):
         measure_timing(verilog, "chain", "virtex")

@@ -215,7 +215,7 @@ def test_fields(rng):
 
 @pytest.mark.slow
 def test_mode_ends_with_the_layer(rng):
-    """A layer behind a Winograd layer loads pixels as they are, even where all else of its LOAD_SET is the same."""
+    """A layer after a Winograd layer loads pixels as they are, even where all else of its LOAD_SET is the same."""
     config = NARROW[0]
     for seed in range(6):
         graph = random_graph(seed, winograd=0.6, layers=3, max_size=9)

@@ -21,7 +21,7 @@ EDGES = {
     "cores.lib": "",
     "cores.bus": "cores.arch cores.config cores.lib",
     "cores.control": "cores.arch cores.bus cores.config cores.lib",
-    "cores.buffers": "cores.arch cores.config",
+    "cores.buffers": "cores.arch cores.config cores.lib",
     "cores.load": "cores.arch cores.buffers cores.bus cores.config cores.control cores.lib",
     "cores.compute": "cores.arch cores.buffers cores.config cores.control cores.lib",
     "cores.store": "cores.arch cores.buffers cores.bus cores.config cores.control cores.lib",
@@ -32,29 +32,32 @@ EDGES = {
     "sim.errors": "cores.arch cores.errors",
     "sim.stochastic": "cores.arch",
     "sim.golden": "cores.arch sim.stochastic",
+    "sim.store_operations": "cores.arch sim.golden",
     "sim.signs": "cores.arch npudriver",
     "sim.table": "cores.arch",
     "sim.hazards": "cores.arch cores.config sim.errors",
     "sim.timing": "cores.arch cores.buffers cores.bus cores.compute cores.config cores.control cores.lib cores.load "
                   "cores.store sim.hazards sim.stochastic",
     "sim": "cores.arch cores.compute cores.config cores.errors npudriver sim.errors sim.golden sim.hazards sim.signs "
-           "sim.stochastic sim.table sim.timing",
-    "sim.rtl": "cores cores.arch cores.bus cores.config cores.errors npudriver sim sim.errors sim.timing",
+           "sim.stochastic sim.store_operations sim.table sim.timing",
+    "sim.rtl": "cores cores.arch cores.bus cores.config cores.errors cores.lib npudriver sim sim.errors sim.timing",
     "sim.cosim": "cores.arch cores.config sim sim.hazards sim.rtl",
     "sim.devices": "cores cores.arch cores.config npudriver sim sim.errors sim.rtl",
     # compiler
     "gen.name": "",
     "gen.files": "cores.errors npudriver sim",
+    "gen.netlist": "",
+    "gen.families": "boards gen.netlist",
     "gen.options": "sim.stochastic",
-    "gen.ir": "cores.arch cores.errors npudriver sim.golden sim.stochastic",
+    "gen.ir": "cores.arch cores.errors npudriver sim.golden sim.stochastic sim.store_operations sim.table",
     "gen.passes": "cores.config gen.ir sim.golden sim.stochastic",
     "gen.onnx": "cores.arch cores.config gen.files gen.ir gen.passes sim.golden",
     "gen.partition": "gen.ir gen.onnx",
     "gen.quantize": "cores.arch cores.errors gen.onnx sim.stochastic",
-    "gen.tiling": "cores.arch cores.compute cores.config cores.store gen.ir sim.timing",
+    "gen.tiling": "cores.arch cores.compute cores.config gen.ir sim.timing",
     "gen.memory": "npudriver",
     "gen.program": "boards cores.arch cores.config cores.errors gen.files gen.memory npudriver sim.stochastic",
-    "gen.lowering": "cores.arch cores.config gen.ir gen.memory gen.tiling sim.table",
+    "gen.lowering": "cores.arch cores.config gen.ir gen.memory gen.tiling",
     "gen.mapping": "cores.arch cores.config cores.store gen.ir gen.lowering gen.memory gen.options gen.tiling sim "
                    "sim.golden sim.stochastic",
     "gen.compiler": "cores.arch cores.config gen.ir gen.lowering gen.mapping gen.options gen.passes gen.program",
@@ -68,21 +71,22 @@ EDGES = {
                  "gen.run sim",
     "gen.train": "cores.config cores.errors gen.files gen.onnx gen.prune gen.run",
     "gen.hw": "boards cores cores.arch cores.bus cores.compute cores.config cores.control cores.errors cores.store "
-              "gen.files npudriver sim",
+              "gen.families gen.files gen.netlist npudriver sim",
     "gen.stochastic": "cores.arch cores.config cores.errors gen.files gen.hw sim sim.golden sim.stochastic",
     "gen.energy": "cores cores.arch cores.compute cores.config cores.errors gen.files gen.hw gen.stochastic",
-    "gen.explore": "boards cores.arch cores.config cores.errors gen.compiler gen.energy gen.files gen.hw gen.ir "
-                   "gen.onnx gen.options gen.partition gen.passes gen.prune gen.run gen.stochastic sim",
-    "gen.soc": "boards cores cores.bus cores.config cores.errors gen.hw gen.ir gen.run npudriver sim sim.rtl",
+    "gen.explore": "boards cores.arch cores.config cores.errors gen.compiler gen.energy gen.families gen.files gen.hw "
+                   "gen.ir gen.onnx gen.options gen.partition gen.passes gen.prune gen.run gen.stochastic sim",
+    "gen.soc": "boards cores cores.bus cores.config cores.errors gen.families gen.hw gen.ir gen.run npudriver sim "
+               "sim.rtl",
     "gen.deploy": "boards cores.config cores.errors gen.files gen.hw gen.ir gen.run npudriver",
     "gen.bench": "boards cores cores.arch cores.compute cores.config gen.check gen.compiler gen.energy gen.explore "
                  "gen.files gen.hw gen.ir gen.mapping gen.onnx gen.options gen.partition gen.passes gen.program "
                  "gen.prune gen.quantize gen.run gen.stochastic gen.zoo npudriver sim sim.devices sim.golden sim.rtl "
                  "sim.stochastic sim.timing",
     "gen.cli": "boards cores cores.arch cores.config cores.errors gen.bench gen.check gen.deploy gen.energy "
-               "gen.explore gen.files gen.hw gen.ir gen.name gen.onnx gen.options gen.partition gen.passes "
-               "gen.program gen.prune gen.quantize gen.run gen.soc gen.stochastic gen.train gen.zoo npudriver sim "
-               "sim.rtl sim.stochastic",
+               "gen.explore gen.families gen.files gen.hw gen.ir gen.name gen.onnx gen.options gen.partition "
+               "gen.passes gen.program gen.prune gen.quantize gen.run gen.soc gen.stochastic gen.train gen.zoo "
+               "npudriver sim sim.rtl sim.stochastic",
     "gen": "gen.cli gen.name",
 }
 

@@ -11,8 +11,8 @@ _OTHERWISE = {
     "npudriver/files.py": "the one place",
     "sim/rtl/build.py": "opens a folder, to be locked",
     "npudriver/backends/uio.py": "devices are opened to be mapped and waited for",
-    "boards/ecp5_copies.py": "is copied to where a build is, and stands alone there",
-    "boards/ecp5_multipliers.py": "is copied to where a build is, and stands alone there",
+    "gen/netlist/ecp5_copies.py": "is copied to where a build is, and stands alone there",
+    "gen/netlist/ecp5_multipliers.py": "is copied to where a build is, and stands alone there",
 }
 #: What NumPy may read: what is open, or in memory.
 _OPEN = ("file", "content", "io.BytesIO")

@@ -12,7 +12,7 @@ import npudriver.__main__ as commands
 from npudriver import Device, PackageError
 from npudriver.arrays import write_arrays
 from npudriver.model import Deployment
-from sim.devices import FunctionalBackend, Mishap, PacedBackend
+from sim.devices import FunctionalBackend, InjectedFault, PacedBackend
 
 from .small import CONFIG, expected, machine_of_json, program, samples
 
@@ -47,12 +47,12 @@ def test_run(backend, package, capsys):
 
 
 def test_retries(backend, package, capsys):
-    backend.mishaps.append(Mishap.READ_ERROR)
+    backend.faults.append(InjectedFault.READ_ERROR)
     assert commands.main(["run", str(package)]) == 1
     error = capsys.readouterr().err
     assert error.startswith("npudriver run: error: program small0: READ_SLVERR at instruction 0, LOAD_")
     assert error.count("\n") == 1
-    backend.mishaps.append(Mishap.READ_ERROR)
+    backend.faults.append(InjectedFault.READ_ERROR)
     assert commands.main(["run", str(package), "--retries", "1"]) == 0
 
 

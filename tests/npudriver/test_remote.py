@@ -10,7 +10,7 @@ from npudriver import Device, TransportError, open_backend
 from npudriver.backends.remote import RemoteBackend
 from npudriver.etherbone import EtherboneClient, Packet, receive, send
 from npudriver.windows import Windows
-from sim.devices import FunctionalBackend, Mishap
+from sim.devices import FunctionalBackend, InjectedFault
 
 from .serving import serving
 from .small import CONFIG, expected, machine_of_json, program, samples
@@ -30,7 +30,7 @@ def test_our_server(rng):
             with Device(open_backend(url), machine_of_json()) as device:
                 assert device.backend.has_interrupt
                 check_stream(device, rng)
-        backend.mishaps.append(Mishap.SILENT)
+        backend.faults.append(InjectedFault.SILENT)
         with Device(open_backend(url), machine_of_json(), timeout=0.3) as device:
             (inputs,) = samples(rng, 1)
             found = device.load(program()).run(inputs, retries=1)

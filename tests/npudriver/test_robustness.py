@@ -1,6 +1,6 @@
 """Long streams in which things go wrong: every inference is recovered, none is lost, and each result is its sample's.
 
-The mishaps: errors of the bus, a machine that gives up, one that would never end, an interrupt that gets lost, a bus
+The faults: errors of the bus, a machine that gives up, one that would never end, an interrupt that gets lost, a bus
 that never answers again, resets from elsewhere.
 """
 
@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from npudriver import Device, ResidentProgram
-from sim.devices import FunctionalBackend, Mishap, RtlBackend
+from sim.devices import FunctionalBackend, InjectedFault, RtlBackend
 from sim.rtl import Bus, BusFault, RtlMachine
 
 from .small import CONFIG, expected, machine_of_json, program, samples
@@ -50,49 +50,49 @@ class Stream:
         assert found == self.submitted == len(self._order)
 
 
-class Mishaps(deque[Mishap]):
+class RandomFaults(deque[InjectedFault]):
     """One in ``every`` at random, without end; those that have happened are counted."""
 
     def __init__(self, chance: random.Random, every: int) -> None:
-        super().__init__([Mishap.NONE])
+        super().__init__([InjectedFault.NONE])
         self._chance, self._every = chance, every
-        self.happened: Counter[Mishap] = Counter()
+        self.happened: Counter[InjectedFault] = Counter()
 
-    def popleft(self) -> Mishap:
-        mishap = Mishap.NONE
+    def popleft(self) -> InjectedFault:
+        fault = InjectedFault.NONE
         if self._chance.randrange(self._every) == 0:
-            mishap = self._chance.choice([kind for kind in Mishap if kind is not Mishap.NONE])
-        self.happened[mishap] += 1
-        return mishap
+            fault = self._chance.choice([kind for kind in InjectedFault if kind is not InjectedFault.NONE])
+        self.happened[fault] += 1
+        return fault
 
 
-def survive(seed: int, rng: np.random.Generator, count: int) -> Counter[Mishap]:
-    """A stream on the instruction-level simulator. Returns how often each mishap has happened."""
+def survive(seed: int, rng: np.random.Generator, count: int) -> Counter[InjectedFault]:
+    """A stream on the instruction-level simulator. Returns how often each fault has happened."""
     chance = random.Random(seed)
     backend = FunctionalBackend(CONFIG)
-    mishaps = backend.mishaps = Mishaps(chance, every=10)
+    faults = backend.faults = RandomFaults(chance, every=10)
     resets = set(chance.sample(range(1, count), max(1, count // 100)))
     with Device(backend, machine_of_json(), timeout=_TIMEOUT) as device:
         before = backend.memory._arena.free_bytes
         with device.load(program(), slots=chance.randint(1, 3)) as loaded:
             Stream(rng, count).check(loaded, device, resets)
         assert backend.memory._arena.free_bytes == before
-    harmless = mishaps.happened[Mishap.NONE] + mishaps.happened[Mishap.LOST_INTERRUPT]
-    assert backend.starts == mishaps.happened.total()
+    harmless = faults.happened[InjectedFault.NONE] + faults.happened[InjectedFault.LOST_INTERRUPT]
+    assert backend.starts == faults.happened.total()
     assert count <= harmless <= count + 2 * len(resets), "what went well was not done again, but for resets"
-    return mishaps.happened
+    return faults.happened
 
 
 @pytest.mark.slow
 def test_on_the_instruction_level_simulator(seed, rng):
     happened = survive(seed, rng, 300)
-    assert all(happened[kind] for kind in Mishap)
+    assert all(happened[kind] for kind in InjectedFault)
 
 
 @pytest.mark.full
 def test_ten_thousand_inferences(seed, rng):
     happened = survive(seed, rng, 10_000)
-    assert min(happened[kind] for kind in Mishap) > 50
+    assert min(happened[kind] for kind in InjectedFault) > 50
 
 
 class TroubledRtl(RtlBackend):

@@ -20,7 +20,7 @@ from npudriver.etherbone import EtherboneClient, Packet, receive, send
 from npudriver.server import Limits, Server
 from npudriver.session import Session
 from npudriver.windows import ANSWER, CHALLENGE, INFO, STATE, State, Windows
-from sim.devices import FunctionalBackend, Mishap
+from sim.devices import FunctionalBackend, InjectedFault
 from tests.conftest import ROOT
 
 from .serving import serving
@@ -112,7 +112,7 @@ def test_a_start_reaches_the_clients_memory_alone(number, rng):
 def test_a_running_machine_is_not_told_of_other_memory():
     """Nor is one that has ended in between: what it is told is looked at at each START."""
     backend = FunctionalBackend(CONFIG)
-    backend.mishaps += [Mishap.ENDLESS]
+    backend.faults += [InjectedFault.ENDLESS]
     with serving(backend) as url, client(url) as (it, windows):
         tell(it, program_low=windows.bus, program_length=16, data_low=windows.bus, data_beats=16,
              control=MACHINE.control["START"])
@@ -152,9 +152,9 @@ def test_the_next_client_finds_nothing(rng):
     backend = FunctionalBackend(CONFIG)
     reset = backend.reset
     with serving(backend) as url:
-        for mishap in (Mishap.ENDLESS, Mishap.SILENT):
-            backend.mishaps.append(mishap)
-            backend.reset = reset if mishap is Mishap.SILENT else lambda: False
+        for fault in (InjectedFault.ENDLESS, InjectedFault.SILENT):
+            backend.faults.append(fault)
+            backend.reset = reset if fault is InjectedFault.SILENT else lambda: False
             with client(url) as (it, windows):
                 it.write(windows.memory + 4096, [0xCAFEBABE] * 4)
                 it.write(windows.memory + windows.size - 4, [0xCAFEBABE])
@@ -173,7 +173,7 @@ def test_the_next_client_finds_nothing(rng):
 def test_a_device_that_does_not_stop_is_lent_to_nobody(rng):
     """Until it has: what it still writes would be in the next client's memory."""
     backend = FunctionalBackend(CONFIG)
-    backend.mishaps.append(Mishap.SILENT)
+    backend.faults.append(InjectedFault.SILENT)
     reset = backend.reset
     said: list[str] = []
     with serving(backend, said=said) as url:

@@ -7,8 +7,8 @@ import numpy as np
 from cores.arch.instruction import Instruction
 from cores.arch.isa import Opcode, WordForm
 from cores.config import NpuConfig
-from sim import golden
 from sim.functional import ORDERS, run
+from sim.store_operations import residual_add
 
 from .programs import (
     END,
@@ -116,7 +116,7 @@ def pool_program(rng: np.random.Generator, config: NpuConfig, *, maximum: bool, 
     other = rng.integers(-128, 128, expected.shape).astype(np.int8)
     second = dict(multiplier_a=70000, multiplier_b=100000, constant=-123456, shift=17, zero_point=3, low=-120, high=100)
     if add:
-        expected = golden.residual_add(expected, other, *second.values())
+        expected = residual_add(expected, other, *second.values())
     memory = Memory(config)
     parameters = memory.put(requantize.pack())
     source, residual = memory.put(to_blocks(config, x)), memory.put(to_blocks(config, other))
@@ -132,7 +132,7 @@ def pool_program(rng: np.random.Generator, config: NpuConfig, *, maximum: bool, 
             side.append(Instruction(Opcode.LOAD_SIDE, offset=residual + block * rows * cols, cols=cols, rows=rows,
                                     row_pitch=cols))
     if late_residual:
-        # The residual stands behind a load that waits for the POOL.
+        # The residual stands after a load that waits for the POOL.
         side.insert(1, Instruction(Opcode.LOAD_WGT, offset=0, beats=1, wait_compute=1))
     instructions = [
         Instruction(Opcode.LOAD_SET, cols=size[1], row_pitch=size[1], block_pitch=size[0] * size[1], pad_right=1,

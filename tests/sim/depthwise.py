@@ -56,7 +56,7 @@ def depthwise_program(config: NpuConfig, layer: Depthwise, x: np.ndarray, *, shi
                       ) -> tuple[list[Instruction], np.ndarray, int, int]:
     """Instructions without END, data region, ``write_start`` (also the output's first beat), and tiles.
 
-    Only what outputs need is loaded: the reads behind it find what was there before. ``shift``: 3 rows in 4 steps.
+    Only what outputs need is loaded: the reads after it find what was there before. ``shift``: 3 rows in 4 steps.
     ``slack``: reads of a row beyond those needed.
     """
     memory = Memory(config)

@@ -88,7 +88,7 @@ def test_compute_is_busy_for_steps_times_words(rows, cols, blocks):
     timing = estimate(config, tile(config, rows=rows, cols=cols, blocks=blocks))
     words, steps = rows * ((cols + 1) // 2), blocks * config.groups_dense
     assert spent(timing, Queue.COMPUTE, "busy", 4) == words * steps
-    # Weights are shifted in behind those at work: a step is no shorter than its beats.
+    # Weights are shifted in after those at work: a step is no shorter than its beats.
     shortest = max(config.weight_beats, ComputeEngine.min_step(config))
     waited = sum(spent(timing, Queue.COMPUTE, state, 4) for state in ("wait_weights", "setup"))
     assert (shortest - words) * (steps - 1) <= waited if words < shortest else waited < 8

@@ -19,7 +19,7 @@ BEAT = 16
 
 
 def test_latency_of_a_closed_row():
-    # Behind the first refresh, which is under way at the beginning.
+    # After the first refresh, which is under way at the beginning.
     assert Dram(TIMING).read(200, 0, 1, BEAT).tolist() == [240]
     assert Dram(replace(TIMING, refresh=0)).read(0, 0, 1, BEAT).tolist() == [40]
 

@@ -7,8 +7,8 @@ import pytest
 
 from cores.arch.instruction import Instruction, decode, encode
 from cores.arch.isa import Opcode, StepKind
-from sim import golden
 from sim.functional import run
+from sim.store_operations import residual_add
 
 from .cases import (
     CONFIGS,
@@ -112,5 +112,5 @@ def test_residual_on_a_convolution(seed):
     at = next(i for i, instruction in enumerate(program) if instruction.opcode == Opcode.STORE_REQUANT)
     program.insert(at + 1, Instruction(Opcode.STORE_ADD, **second))
     # The residual blocks the load queue until the STORE runs: the STORE must be in its queue by then.
-    expected = golden.residual_add(layer.output(x), other, *second.values())
+    expected = residual_add(layer.output(x), other, *second.values())
     check(config, assemble(*program, END), memory.image(), 0, [(target, expected)])

@@ -148,7 +148,7 @@ def test_starved_rings():
 
 
 def test_full_queue_blocks_the_dispatcher():
-    """Loads that wait for a COMPUTE behind them fill their queue, so it is never dispatched."""
+    """Loads that wait for a COMPUTE after them fill their queue, so it is never dispatched."""
     many = [Instruction(Opcode.LOAD_WGT, offset=0, beats=1, wait_compute=int(i == 0))
             for i in range(SMALL.queue_depth + 2)]
     tail = [compute_set(), Instruction(Opcode.COMPUTE, blocks=1, groups=1, first=1, post_load=1), END]

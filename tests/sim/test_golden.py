@@ -7,21 +7,23 @@ import numpy as np
 import pytest
 
 from cores.arch.numerics import MAX_SHIFT, MIN_SHIFT, MULTIPLIER_BITS
+from gen.ir.epilogue.add import Add
+from gen.ir.epilogue.leaky import Leaky
+from gen.ir.epilogue.table import Table
+from gen.ir.epilogue.upsample import Upsample
+from gen.ir.tensor import Tensor
 from sim import golden
 from sim.golden import (
-    bend,
     conv2d_accumulate,
-    look_up,
     pool_accumulate,
-    product,
     quantize_multiplier,
     quantize_product,
     quantize_residual,
     requantize,
-    residual_add,
     run_layer,
     run_stages,
 )
+from sim.store_operations import leaky, look_up, product, residual_add
 from sim.table import pack_table, unpack_table
 
 Rng = np.random.Generator
@@ -179,17 +181,21 @@ def test_product(rng: Rng) -> None:
 def layer(**changes: object) -> SimpleNamespace:
     first = SimpleNamespace(bias=[10, 20], multiplier=[1, 2], shift=[12, 12], zero_point=3, low=-50, high=60)
     fields = dict(name="l", op="pool", maximum=False, kernel=(1, 1), stride=(1, 1), pads=(1, 0, 0, 0), pad_value=9,
-                  requantize=first, residual=None, winograd=None, stochastic=None, upsample=(1, 1), bend=None,
-                  table=None)
-    return SimpleNamespace(**{**fields, **changes})
+                  requantize=first, winograd=None, stochastic=None, epilogue=())
+    fields |= changes
+    return SimpleNamespace(**fields, others=[name for op in fields["epilogue"] for name in op.others])
+
+
+#: What an operation is applied to, where it does not matter.
+MIDDLE = Tensor("middle", (2, 4, 3), 1.0, 0)
 
 
 def test_stages(rng: Rng) -> None:
     x = rng.integers(-128, 128, (2, 3, 3)).astype(np.int8)
-    second = SimpleNamespace(multiplier_a=1 << 14, multiplier_b=1 << 15, constant=77, shift=15, zero_point=1, low=-9,
-                             high=9, product=False)
+    second = Add(middle=MIDDLE, other="o", multiplier_a=1 << 14, multiplier_b=1 << 15, constant=77, shift=15,
+                 zero_point=1, low=-9, high=9)
     other = rng.integers(-128, 128, (2, 4, 3)).astype(np.int8)
-    middle, y = run_stages(layer(residual=second), x, other)
+    middle, y = run_stages(layer(epilogue=(second,)), x, [other])
     assert np.array_equal(middle, run_layer(layer(), x))
     assert np.array_equal(y, residual_add(middle, other, 1 << 14, 1 << 15, 77, 15, 1, -9, 9))
 
@@ -201,22 +207,22 @@ def test_look_up(rng: Rng) -> None:
     beats = pack_table(table, 16)
     assert beats.shape == (16, 16) and np.array_equal(unpack_table(beats), table)
     assert beats.reshape(-1)[x.view(np.uint8)].view(np.int8).tolist() == look_up(x, table).tolist()
-    middle, y = run_stages(layer(table=SimpleNamespace(values=table)), x.reshape(1, 2, 2))
+    middle, y = run_stages(layer(epilogue=(Table(MIDDLE, table),)), x.reshape(1, 2, 2))
     assert np.array_equal(y, table[middle.astype(int) + 128])
 
 
-def test_bend(rng: Rng) -> None:
+def test_leaky(rng: Rng) -> None:
     a = np.append(rng.integers(-255, 256, 60), [0, -1, 1, -255, 255])
-    y = bend(a, 70000, 131071, 17, -4, -90, 100)
+    y = leaky(a, 70000, 131071, 17, -4, -90, 100)
     for value, found in zip(a.tolist(), y.tolist(), strict=True):
         exact = floor(value * (131071 if value < 0 else 70000) / 2**17 + 0.5) - 4
         assert found == min(max(exact, -90), 100)
 
 
-def test_a_bent_stage_counts_from_its_zero_point(rng: Rng) -> None:
+def test_a_leaky_stage_counts_from_its_zero_point(rng: Rng) -> None:
     x = rng.integers(-128, 128, (2, 3, 3)).astype(np.int8)
-    last = SimpleNamespace(multiplier_a=1 << 14, multiplier_b=1 << 12, shift=14, zero_point=1, low=-100, high=100)
-    middle, y = run_stages(layer(bend=last), x)
+    last = Leaky(middle=MIDDLE, multiplier=1 << 14, negative=1 << 12, shift=14, zero_point=1, low=-100, high=100)
+    middle, y = run_stages(layer(epilogue=(last,)), x)
     assert np.array_equal(middle, run_layer(layer(), x))
     above = middle.astype(int) - 3
     assert np.array_equal(y, np.where(above < 0, np.floor(above / 4 + 0.5), above) + 1)
@@ -224,10 +230,10 @@ def test_a_bent_stage_counts_from_its_zero_point(rng: Rng) -> None:
 
 def test_upsampled_in_front_of_the_addition(rng: Rng) -> None:
     x = rng.integers(-128, 128, (2, 3, 3)).astype(np.int8)
-    second = SimpleNamespace(multiplier_a=1 << 14, multiplier_b=1 << 14, constant=0, shift=14, zero_point=0, low=-128,
-                             high=127, product=False)
+    second = Add(middle=MIDDLE, other="o", multiplier_a=1 << 14, multiplier_b=1 << 14, constant=0, shift=14,
+                 zero_point=0, low=-128, high=127)
     other = rng.integers(-128, 128, (2, 8, 9)).astype(np.int8)
-    middle, y = run_stages(layer(residual=second, upsample=(2, 3)), x, other)
+    _, middle, y = run_stages(layer(epilogue=(Upsample((2, 3)), second)), x, [other])
     small = run_layer(layer(), x)
     for channel, row, col in np.ndindex(y.shape):
         assert middle[channel, row, col] == small[channel, row // 2, col // 3]
@@ -242,8 +248,10 @@ def test_convolution_pads_with_the_zero_point(rng: Rng) -> None:
     assert y[1].tolist() == [[7, 7], [3, 3], [3, 3]]
 
 
-@pytest.mark.parametrize("given", [True, False])
-def test_residual_missing_or_not_wanted(given: bool) -> None:
+@pytest.mark.parametrize("given", [0, 2])
+def test_other_tensors_missing_or_not_wanted(given: int) -> None:
     x = np.zeros((2, 3, 3), np.int8)
-    with pytest.raises(ValueError, match="not wanted" if given else "is missing"):
-        run_layer(layer(residual=None if given else SimpleNamespace()), x, x if given else None)
+    added = Add(middle=MIDDLE, other="o", multiplier_a=1, multiplier_b=1, constant=0, shift=12, zero_point=0, low=0,
+                high=0)
+    with pytest.raises(ValueError, match=f"layer l: reads 1 tensors beside its input, not {given}"):
+        run_layer(layer(epilogue=(added,)), x, [x] * given)

@@ -6,7 +6,9 @@ import pytest
 
 from cores.arch.isa import Opcode
 from cores.config import NpuConfig
-from gen.ir.graph import Graph, Pool, Residual, Tensor
+from gen.ir.epilogue.multiply import Multiply
+from gen.ir.graph import Graph, Pool
+from gen.ir.tensor import Tensor
 from gen.onnx.units import same
 from sim.cycles import estimate
 from sim.rtl import Bus, RtlMachine
@@ -50,8 +52,9 @@ def test_time_model(machine, seed):
     """Of a copy that multiplies with a vector, and with a tensor, to the cycle."""
     config, shape = machine.config, (12, 6, 9)
     x = Tensor("x", shape, 1.0, 0)
-    times = Residual(replace(x, name="middle"), "other", 0, 20000, 0, 20, 0, -128, 127, product=True)
-    copy = Pool("copy", "x", "y", False, (1, 1), (1, 1), (0, 0, 0, 0), 0, same(x, 12), times)
+    times = Multiply(middle=replace(x, name="middle"), other="other", multiplier=20000, constant=0, shift=20,
+                     zero_point=0, low=-128, high=127)
+    copy = Pool("copy", "x", "y", False, (1, 1), (1, 1), (0, 0, 0, 0), 0, same(x, 12), epilogue=(times,))
     for size in ((12, 1, 1), shape):
         tensors = {"x": x, "y": replace(x, name="y"), "other": replace(x, name="other", shape=size)}
         graph = Graph("product", tensors, [copy], {name: (name, ()) for name in ("x", "other")}, {"y": ("y", ())})

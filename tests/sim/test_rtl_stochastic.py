@@ -110,7 +110,7 @@ class RandomTiles:
         return self.blocks * self.kernel ** 2 * compute["groups"] * config.step_beats(kind), compute
 
     def interleaved(self, loads, computes, ends) -> list[Instruction]:
-        """In an order in which no queue waits for what is behind it in another."""
+        """In an order in which no queue waits for what is after it in another."""
         program = []
         for load in loads:
             program.append(load)

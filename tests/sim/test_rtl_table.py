@@ -9,7 +9,9 @@ import pytest
 
 from cores.arch.isa import Opcode
 from cores.config import NpuConfig
-from gen.ir.graph import Graph, Pool, Table, Tensor
+from gen.ir.epilogue.table import Table
+from gen.ir.graph import Graph, Pool
+from gen.ir.tensor import Tensor
 from gen.onnx.units import same
 from sim.cycles import estimate
 from sim.rtl import Bus, RtlMachine
@@ -55,9 +57,9 @@ def test_time_model(machine, seed):
     config, cycles = machine.config, []
     layer = Pool("copy", "x", "y", False, (1, 1), (1, 1), (0, 0, 0, 0), 0, same(X, 8))
     tables = [Table(Y, np.roll(np.arange(-128, 128), turn).astype(np.int8)) for turn in (0, 5)]
-    for chosen in ([None, None], [tables[0], None], tables):
+    for chosen in ([(), ()], [tables[:1], ()], [tables[:1], tables[1:]]):
         names = ("x", "y", "z")
-        layers = [replace(layer, name=f"to {target}", input=source, output=target, table=table)
+        layers = [replace(layer, name=f"to {target}", input=source, output=target, epilogue=tuple(table))
                   for (source, target), table in zip(pairwise(names), chosen, strict=True)]
         graph = Graph("copies", {name: replace(X, name=name) for name in names}, layers, {"x": ("x", ())},
                       {"z": ("z", ())})

@@ -234,7 +234,7 @@ def test_hazards(number, fields, text, seed):
 
 
 def test_load_set_ends_the_mode(seed):
-    """Behind another LOAD_SET pixels are loaded as they are."""
+    """After another LOAD_SET pixels are loaded as they are."""
     program, image, target, _ = tile_program(NARROW, seed)
     with pytest.raises(HazardError, match="it writes an input-buffer entry twice"):
         run(NARROW, assemble(*program[:2], *program[:1], *program[2:], END), image, write_start=target, strict=True)
@@ -242,7 +242,7 @@ def test_load_set_ends_the_mode(seed):
 
 @pytest.mark.parametrize("first", [Opcode.LOAD_GATHER, Opcode.LOAD_WINOGRAD])
 def test_modes_do_not_mix(first, seed):
-    """Behind one LOAD_SET loads gather or transform."""
+    """After one LOAD_SET loads gather or transform."""
     config = dataclasses.replace(NARROW, gather=1)
     program, image, target, _ = tile_program(config, seed)
     gather = Instruction(Opcode.LOAD_GATHER, outputs=1, length=1)

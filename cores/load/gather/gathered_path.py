@@ -9,7 +9,7 @@ from ...lib.bits import lanes_below
 from ...lib.component import Component
 from ..phase_counter import count_down
 from ..pixel_path import path_ports
-from .boxes_under_way import BoxesUnderWay, PathBox
+from .inflight_boxes import InflightBoxes, PathBox
 from .padded_bytes import PaddedBytes
 from .run_gatherer import RunGatherer
 from .run_settings import RunSettings
@@ -112,7 +112,7 @@ class GatheredPath(Component):
     def _boxes(self, m: Module, gatherer: RunGatherer) -> None:
         """A box goes to the walk and to those under way at once."""
         m.submodules.walk = walk = RunWalk(self.config)
-        m.submodules.under_way = under_way = BoxesUnderWay()
+        m.submodules.under_way = under_way = InflightBoxes()
         connect(m, walk.runs, gatherer.runs)
         box = self.boxes.p
         m.d.comb += [

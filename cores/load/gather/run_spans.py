@@ -65,5 +65,5 @@ class RunSpans(Component):
             gathers.eq(self.hand_on & is_operation(gather, Opcode.LOAD_GATHER, self.config)),
         ]
         m.d.comb += [fifo.w_en.eq(gathers), fifo.w_data.eq((distance + end) >> shift)]
-        connect(m, fifo.r_stream, flipped(self.spans))  # type: ignore[arg-type]
+        connect(m, fifo.r_stream, flipped(self.spans))
         return m

@@ -90,7 +90,8 @@ class WinogradInput(Component):
         # are full: whether there is one more place, or the two pairs of a tile, a bit says.
         taken, complete = Signal(self.PAIRS), Signal(self.PAIRS)
         has_place, has_columns = ~taken[-1], complete[1]
-        column_memory = Memory(shape=COLUMN_BITS * config.ic_lanes, depth=self.COLUMN_CYCLES * self.PAIRS, init=[])
+        column_memory: Memory = Memory(
+            shape=COLUMN_BITS * config.ic_lanes, depth=self.COLUMN_CYCLES * self.PAIRS, init=[])
         m.submodules.columns = column_memory
         flags = data.StructLayout({"swapped": 1, "block_end": 1, "end": 1})
         flags_of = [record(flags, name=f"flags{pair}") for pair in range(self.PAIRS)]

@@ -106,6 +106,7 @@ class WinogradLines(Component):
         places = [(Mux(tail[0], self.lower_row, self.upper_row), tail[1] ^ tail[0]),
                   (Mux(tail[0], self.upper_row, self.lower_row), tail[1])]
         for number, (line, pair) in enumerate(places):
+            memory: Memory
             m.submodules[f"rows{number}"] = memory = Memory(
                 shape=self.config.beat_bits, depth=_COLUMNS * self.PAIRS, init=[])
             port, read = memory.write_port(), memory.read_port()

@@ -15,7 +15,8 @@ from cores.arch.numerics import POSITIONS
 from cores.config import NpuConfig
 from cores.store.winograd_sums import WinogradSums
 from gen.ir.errors import CompileError, LayerError
-from gen.ir.graph import Conv, Tensor
+from gen.ir.graph import Conv
+from gen.ir.tensor import Tensor
 from gen.lowering.emitter import Emitter
 from gen.lowering.mapped import ComputedTile
 from gen.lowering.places import Chunk
@@ -60,7 +61,7 @@ class WinogradGeometry(Geometry):
         """The geometry of a layer that has tiles. Raises LayerError where `Geometry.of` does."""
         plain = Geometry.of(layer, source, target)
         return cls(plain.kernel, plain.stride, plain.pads, plain.input_size, plain.output_size,
-                   upsample=plain.upsample, shifts=layer.winograd.shifts if layer.winograd else ())
+                   repeats=plain.repeats, shifts=layer.winograd.shifts if layer.winograd else ())
 
     @staticmethod
     def tiles(window: Window) -> int:
@@ -195,7 +196,7 @@ def _plan(layer: Conv, geometry: WinogradGeometry, target: Tensor, tiles: Passes
     steps = [(POSITIONS * p.blocks * p.groups, p.step_beats(config)) for p in passes]
     weight_beats = sum(count * beats for count, beats in steps)
     computes = POSITIONS * sum(part.blocks for part in passes)
-    residual, depth = layer.residual is not None, config.input_depth
+    others, depth = len(layer.others), config.input_depth
 
     def estimate(windows: Sequence[tuple[Window, int]], held: bool) -> Estimate:
         rounds = 1 if held else len(tiles)
@@ -204,7 +205,7 @@ def _plan(layer: Conv, geometry: WinogradGeometry, target: Tensor, tiles: Passes
             words, written = geometry.words(window, config), geometry.store_beats(window)
             compute = computes * COMPUTE_OVERHEAD + sum(
                 number * step_pace(words, beats, config) for number, beats in steps)
-            side = out_blocks * (PARAMETER_BEATS + residual * written)
+            side = out_blocks * (PARAMETER_BEATS + others * written)
             load = in_blocks * window.load_beats * rounds + weight_beats + side
             transform = in_blocks * POSITIONS * geometry.tiles(window) * rounds
             store = out_blocks * (written * WinogradSums.WORDS + PARAMETER_BEATS)

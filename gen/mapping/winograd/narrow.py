@@ -7,7 +7,8 @@ import numpy as np
 
 from cores.arch.numerics import POSITIONS
 from gen.ir.errors import CompileError
-from gen.ir.graph import Conv, Graph, Layer, NarrowWinograd, Requantize
+from gen.ir.graph import Conv, Graph, Layer, NarrowWinograd
+from gen.ir.tensor import Requantize
 from sim.golden import quantize_multiplier, winograd_input, winograd_weights
 
 __all__ = ["SAFE_SHIFTS", "has_tiles", "narrow_graph", "narrow_layer"]

@@ -4,6 +4,8 @@ from dataclasses import replace
 
 import numpy as np
 
+from gen.ir.epilogue.leaky import Leaky
+from gen.ir.tensor import Tensor
 from gen.onnx.builder import Result
 from gen.onnx.constants import constant, scalar
 from gen.onnx.context import Context
@@ -16,14 +18,14 @@ from gen.onnx.units import same
 from gen.onnx.values import (
     Pending,
     PendingAdd,
-    PendingBend,
     PendingConcat,
+    PendingOperation,
     PendingPool,
-    PendingProduct,
     Quantisation,
     Real,
     Value,
 )
+from sim.golden import quantize_residual
 
 __all__ = ["HANDLERS", "leaky_relu"]
 
@@ -40,7 +42,7 @@ def clip(context: Context, inputs: Inputs) -> Value:
         low = min(low, high)        # where they are the wrong way round, all is the maximum
     if isinstance(value, Real):
         return replace(copy(context, context.activation(value)), low=low, high=high)
-    if isinstance(value, Pending | PendingAdd | PendingProduct | PendingBend | PendingConcat | PendingPool):
+    if isinstance(value, Pending | PendingAdd | PendingOperation | PendingConcat | PendingPool):
         return value.clipped(low, high, node.name)
     raise refusal(value, "its input")
 
@@ -87,7 +89,7 @@ def _end(context: Context, real: Real, what: str, *, low: bool) -> Real:
 
 
 def _bent(context: Context, value: Value | None, slope: float, what: str) -> Value:
-    """``value``, times ``slope`` where it is negative; rounded once, behind the rounding of ``value``."""
+    """``value``, times ``slope`` where it is negative; rounded once, after the rounding of ``value``."""
     if not 0 <= slope < np.inf:
         raise NodeError(f"{what} must not be negative, not {slope:g}: the machine has no falling activation functions")
     node, real = context.node, context.activation(value)
@@ -95,4 +97,11 @@ def _bent(context: Context, value: Value | None, slope: float, what: str) -> Val
         return real
     if slope == 0:
         return replace(copy(context, real), low=0.0)
-    return PendingBend(name=node.name, nodes=(node.name,), order=real.order, real=real, slope=slope)
+
+    def operation(middle: Tensor, result: Quantisation, bounds: tuple[int, int]) -> Leaky:
+        factors = middle.scale / result.scale, slope * middle.scale / result.scale
+        multiplier, negative, shift = quantize_residual(*factors)
+        return Leaky(middle=middle, multiplier=multiplier, negative=negative, shift=shift, zero_point=result.internal,
+                     low=bounds[0], high=bounds[1])
+
+    return PendingOperation(name=node.name, nodes=(node.name,), order=real.order, real=real, operation=operation)

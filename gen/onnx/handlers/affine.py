@@ -1,11 +1,13 @@
-"""Constants behind a layer: BatchNormalization, Mul, Div and Neg become its scale and bias."""
+"""Constants after a layer: BatchNormalization, Mul, Div and Neg become its scale and bias."""
 
 from dataclasses import replace
 from math import prod
 
 import numpy as np
 
+from gen.ir.epilogue.multiply import Multiply
 from gen.ir.graph import Pool
+from gen.ir.tensor import Tensor
 from gen.onnx.broadcast import paired
 from gen.onnx.builder import GraphBuilder
 from gen.onnx.constants import constant
@@ -15,7 +17,17 @@ from gen.onnx.pooling import copy
 from gen.onnx.refusals import refusal
 from gen.onnx.registry import Inputs, Registry, at
 from gen.onnx.units import as_convolution
-from gen.onnx.values import Constant, Pending, PendingPool, PendingProduct, QuantisedConstant, Real, Value
+from gen.onnx.values import (
+    Constant,
+    Pending,
+    PendingOperation,
+    PendingPool,
+    Quantisation,
+    QuantisedConstant,
+    Real,
+    Value,
+)
+from sim.golden import quantize_product
 
 __all__ = ["HANDLERS", "affine", "multiply", "negated", "turned_copy"]
 
@@ -64,7 +76,7 @@ def _scaled(context: Context, value: Pending | PendingPool, factor: np.ndarray,
     Scales stay positive: a negative factor turns the channel's weights, one of zero leaves none.
     """
     if np.isfinite([value.low, value.high]).any():
-        raise NodeError(f"scales or shifts behind an activation function of {value.name}, which is not quantised")
+        raise NodeError(f"scales or shifts after an activation function of {value.name}, which is not quantised")
     name = context.node.name
     if isinstance(value, PendingPool):
         return replace(value, factor=value.factor * factor, shift=value.shift * factor + shift,
@@ -99,7 +111,13 @@ def _product(context: Context, inputs: Inputs) -> Value:
         raise NodeError("has two activations as its operands; --features product multiplies them on the accelerator")
     a, b = paired(context, *(context.activation(value, "an operand") for value in inputs))
     name = context.node.name
-    return PendingProduct(name=name, nodes=(name,), order=a.order, a=a, b=b, moved_by=a.moved_by)
+
+    def operation(middle: Tensor, result: Quantisation, bounds: tuple[int, int]) -> Multiply:
+        multiplier, shift = quantize_product(middle.scale * b.scale / result.scale)
+        return Multiply(middle=middle, other=b.quantised.tensor, multiplier=multiplier, shift=shift,
+                        zero_point=result.internal, low=bounds[0], high=bounds[1], constant=b.zero_point * multiplier)
+
+    return PendingOperation(name=name, nodes=(name,), order=a.order, real=a, operation=operation, moved_by=a.moved_by)
 
 
 def multiply(context: Context, inputs: Inputs) -> Value:

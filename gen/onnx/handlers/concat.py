@@ -18,7 +18,7 @@ HANDLERS = Registry()
 
 @HANDLERS.handles("Concat", conditions=(
     "of the channels of several tensors no work: layers write into their part of the whole. A copy first of what has "
-    "another scale than the QuantizeLinear behind it, is a model input, or is part of another tensor already. "
+    "another scale than the QuantizeLinear after it, is a model input, or is part of another tensor already. "
     "[Parts](architecture.md#parts) says what becomes of parts within a block of channels"))
 def concat(context: Context, inputs: Inputs) -> Value:
     parts: list[Real | Quantised] = []
@@ -45,13 +45,13 @@ def concat(context: Context, inputs: Inputs) -> Value:
 
 
 def _join(context: Context, values: list[Real], axis: int) -> PendingConcat:
-    """Tensors one behind the other in memory; if they are not so in the model, as an arrangement of that."""
+    """Tensors one after the other in memory; if they are not so in the model, as an arrangement of that."""
     parts = [context.activation(value, "one of its inputs") for value in values]
     shapes = [context.graph.tensors[part.quantised.tensor].shape for part in parts]
     if len({shape[1:] for shape in shapes}) > 1 and len({part.order.shape[2:] for part in parts}) == 1:
         raise NodeError("joins a tensor whose rows and columns lie apart, as a ConvTranspose with a stride or a "
                         "rearrangement leaves them, with another; only the processor puts them together. Resize "
-                        "(nearest) with a Conv behind it, in place of the ConvTranspose, stays on the accelerator")
+                        "(nearest) with a Conv after it, in place of the ConvTranspose, stays on the accelerator")
     if len({shape[1:] for shape in shapes}) > 1:
         raise NodeError(f"joins tensors of shapes {', '.join(map(str, shapes))}; the machine joins channels")
     starts = np.cumsum([0, *(part.order.size for part in parts[:-1])])

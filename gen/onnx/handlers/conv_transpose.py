@@ -40,7 +40,7 @@ def _axis(inputs: int, taps: int, *, stride: int, dilation: int, pad: int, size:
     places = {(phase, tap): (phase + pad - tap * dilation) // stride
               for phase in range(stride) for tap in range(taps) if (phase + pad - tap * dilation) % stride == 0}
     outputs = -(-size // stride)
-    # A kernel that begins behind the first input, or ends before the last, has room for zeros.
+    # A kernel that begins after the first input, or ends before the last, has room for zeros.
     first, last = min(0, *places.values()), max(inputs - outputs, 0, *places.values())
     found = np.full((stride, last - first + 1), -1)
     for (phase, tap), place in places.items():
@@ -101,7 +101,7 @@ def transposed(context: Context, inputs: Inputs) -> Value:
     *rows, cols = _sizes(node.attributes, dims[5 - rank:], weights.shape[2:])
     row = rows[0] if rows else _axis(1, 1, stride=1, dilation=1, pad=0, size=1)
     taps = weights if rows else weights[:, :, None]
-    # Groups one behind the other, as those of an ordinary convolution.
+    # Groups one after the other, as those of an ordinary convolution.
     taps = np.concatenate(np.split(taps, groups, axis=1))
     phases = _kernel(taps, row, cols)
     depthwise = groups == dims[0] == phases.shape[0] > 1

@@ -20,7 +20,7 @@ HANDLERS = Registry()
 
 @HANDLERS.handles("Reshape", "Flatten", "Squeeze", "Unsqueeze", place=Place.EDGES, conditions=(
     "in any chain; in front of a Gemm in its weights; what only orders channels anew (a channel shuffle) as a 1x1 "
-    "convolution that picks them. Else nothing moves inside the machine: a layer behind them must find its channels, "
+    "convolution that picks them. Else nothing moves inside the machine: a layer after them must find its channels, "
     "rows and columns as they were"))
 def reshape(context: Context, inputs: Inputs) -> Value:
     node = context.node

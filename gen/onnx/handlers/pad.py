@@ -15,7 +15,7 @@ HANDLERS = Registry()
 
 
 @HANDLERS.handles("Pad", conditions=(
-    "as the padding of the Conv behind it, also with QuantizeLinear and DequantizeLinear in between, else a copy; "
+    "as the padding of the Conv after it, also with QuantizeLinear and DequantizeLinear in between, else a copy; "
     "of spatial axes, up to 63 rows and 15 columns a side. Mode constant, with any number that the tensor has a "
     "value for. Negative padding cuts, as Slice does"))
 def pad(context: Context, inputs: Inputs) -> Value:

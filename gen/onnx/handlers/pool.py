@@ -22,7 +22,7 @@ HANDLERS = Registry()
 
 
 @HANDLERS.handles("MaxPool", conditions=(
-    "on the pool unit; no dilation, no indices. Where its input is quantised only behind it, it is in front of "
+    "on the pool unit; no dilation, no indices. Where its input is quantised only after it, it is in front of "
     "it, too: the result is the same"))
 def max_pool(context: Context, inputs: Inputs) -> Value:
     node, graph = context.node, context.graph

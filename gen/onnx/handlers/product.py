@@ -44,7 +44,7 @@ def _product(context: Context, value: Value | None, matrix: Kernel) -> Pending:
     channels, *size = context.graph.tensors[real.quantised.tensor].shape
     if channels != features or not is_plain(real.order):
         raise NodeError("takes neither a vector nor pixels with channels last, and the machine moves no data; "
-                        "transpose the channels behind the other axes")
+                        "transpose the channels after the other axes")
     kernel = Kernel(matrix.weights.reshape(outputs, channels, 1, 1), matrix.scale, matrix.bias)
     order = np.arange(outputs * size[0] * size[1]).reshape(outputs, -1).T.reshape(*before[:-1], outputs)
     return convolved(name, real, kernel, Windows((1, 1), (1, 1), (0, 0, 0, 0), (size[0], size[1])), order)
@@ -82,14 +82,14 @@ def matrix_product(context: Context, inputs: Inputs) -> Value:
     "as Gemm; the constant matrix may also be in front, of a matrix for each sample. Products of two activations "
     "are refused"))
 def product(context: Context, inputs: Inputs) -> Value:
-    """Weights in front stand for their transposition behind: ``W @ x`` is that of ``x.T @ W.T``."""
+    """Weights in front stand for their transposition after: ``W @ x`` is that of ``x.T @ W.T``."""
     if not isinstance(inputs[0], Constant | QuantisedConstant):
         return matrix_product(context, inputs)
     value = inputs[1]
     if not isinstance(value, Real):
         raise refusal(value, "its second operand")
     if value.order.ndim < 3:
-        raise NodeError("multiplies constants by the samples; weights stand behind them")
+        raise NodeError("multiplies constants by the samples; weights belong after them")
     weights, scale = _matrix(inputs[0], 0)
     turned = replace(value, quantised=replace(value.quantised, order=value.order.swapaxes(-1, -2)))
     result = _product(context, turned, Kernel(weights, scale, np.zeros(weights.shape[0])))

@@ -47,7 +47,7 @@ def zero_point(value: Value | None, default: type[np.generic] = np.uint8) -> tup
 
 
 @HANDLERS.handles("QuantizeLinear", domains=["", MICROSOFT], conditions=(
-    "the end of the layer in front of it; behind a DequantizeLinear nothing where scale and zero point stay, or "
+    "the end of the layer in front of it; after a DequantizeLinear nothing where scale and zero point stay, or "
     "only uint8 becomes int8 or back, else a copy; at inputs and outputs by the processor. One positive scale, "
     "int8 or uint8"))
 def quantize_linear(context: Context, inputs: Inputs) -> Value:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 __all__ = ["REFUSALS", "REFUSED"]
 
-#: Operators of ONNX -> what is said behind their name, with the way out if there is one.
+#: Operators of ONNX -> what is said after their name, with the way out if there is one.
 REFUSALS: Mapping[tuple[str, ...], str] = {
     ("Max", "Min", "Sum", "Mean"):
         "has no layer on the machine; of two tensors it computes the sum (Add), with a constant Clip is both of "

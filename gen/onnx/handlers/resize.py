@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from gen.ir.epilogue.upsample import Upsample
 from gen.onnx.arrangement import result_order
 from gen.onnx.constants import constant, integers
 from gen.onnx.context import Context
@@ -52,7 +53,7 @@ def _repeated(context: Context, value: Value | None, inputs: Inputs) -> Value:
     made = (channels, height * down, width * across)
     plain = copy(context, real)
     return replace(plain, shape=made, order=result_order(made, len(shape)),
-                   arguments={**plain.arguments, "upsample": (down, across)})
+                   arguments={**plain.arguments, "epilogue": (Upsample((down, across)),)})
 
 
 def _factors(context: Context, inputs: Inputs, shape: Sequence[int]) -> tuple[int, ...]:

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from gen.ir.graph import Requantize
+from gen.ir.tensor import Requantize
 from gen.onnx.builder import Result
 from gen.onnx.constants import constant, scalar
 from gen.onnx.context import Context
@@ -60,7 +60,7 @@ def _store_pooled(context: Context, value: PendingPool) -> Real:
     """Signs of a maximum: the maximum of signs, which a negative factor turns."""
     _require_both_signs(value)
     if not value.factor.all():
-        raise NodeError(f"has a factor of 0 behind {value.name}; remove the channel")
+        raise NodeError(f"has a factor of 0 after {value.name}; remove the channel")
     falling = value.factor < 0
     inner = replace(value.inner, bias=value.inner.bias + value.shift / value.factor)
     pooled = sign_maximum(context, _store_signs(context, inner, falling), value)
@@ -81,7 +81,7 @@ def _signs_of(context: Context, value: Pending | PendingPool) -> Real:
 
 
 @HANDLERS.handles("GreaterOrEqual", "Greater", "LessOrEqual", "Less", conditions=(
-    "of an activation and a constant for each channel, with a Where behind it: a sign ([binary "
+    "of an activation and a constant for each channel, with a Where after it: a sign ([binary "
     "layers](binary.md))"))
 def compare(context: Context, inputs: Inputs) -> Value:
     op = context.node.op
@@ -98,7 +98,7 @@ def compare(context: Context, inputs: Inputs) -> Value:
     return Condition(result, op in ("Greater", "Less"))
 
 
-@HANDLERS.handles("Where", conditions="behind a comparison, with 1 and -1: a sign")
+@HANDLERS.handles("Where", conditions="after a comparison, with 1 and -1: a sign")
 def where(context: Context, inputs: Inputs) -> Value:
     """1 and -1 by a condition: a sign."""
     condition = inputs[0]

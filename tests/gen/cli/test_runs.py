@@ -92,7 +92,7 @@ def test_mismatches_fail(model: str, samples: str, monkeypatch: pytest.MonkeyPat
     def spoiled(config, code, memory, **options):
         original(config, code, memory, **options)
         memory[program.tensors[program.outputs["logits"]].offset * config.beat_bytes] ^= 1
-        memory[-1] ^= 1  # behind the last tensor: must not count
+        memory[-1] ^= 1  # after the last tensor: must not count
 
     monkeypatch.setattr(functional, "run", spoiled)
     assert main(["run", model, "--input", samples, "--limit", "2", "--target", "functional", "--json"]) == 1

@@ -1,4 +1,4 @@
-"""The battery: runs counted one by one, and the four ways by hand."""
+"""The battery: runs counted one by one, and the four strategies by hand."""
 
 import csv
 import dataclasses
@@ -9,8 +9,8 @@ import pytest
 
 from gen.energy.battery import SWITCH_CYCLES, Setting, discharge
 from gen.energy.levels import CORTEX_A7, Level, read_levels
+from gen.energy.strategies import PUBLISHED, Plan, strategies
 from gen.energy.trace import plot, trace_csv
-from gen.energy.ways import PUBLISHED, Plan, ways
 
 
 def setting(above: float, volts: float, length: int, cycles: int, mhz: float = 100) -> Setting:
@@ -82,7 +82,7 @@ def plan(**changed: object) -> Plan:
 
 def test_four_ways_by_hand():
     """A third of the charge at each level: gains are means of the levels' own."""
-    found = {way.name: way for way in ways(plan())}
+    found = {strategy.name: strategy for strategy in strategies(plan())}
     volts = (1 / 1.0, (1.24 / 1.06625) ** 2, (1.24 / 0.9925) ** 2)
     assert list(found) == list(PUBLISHED)
     assert found["fixed"].discharge.inferences == 300_000
@@ -90,7 +90,7 @@ def test_four_ways_by_hand():
                 "both": (volts[0] + 2 * volts[1] + 4 * volts[2]) / 3}
     for name, gain in expected.items():
         assert found[name].gain == pytest.approx(gain, rel=1e-4), name
-    # The deadline is what the fixed way takes: slower levels with streams as long miss it.
+    # The deadline is what the fixed strategy takes: slower levels with streams as long miss it.
     assert [one.in_time for one in found["levels"].verdicts] == [True, False, False]
     assert all(one.in_time for name in ("fixed", "lengths", "both") for one in found[name].verdicts)
     assert [one.accurate for one in found["both"].verdicts] == [True, True, False]
@@ -101,7 +101,7 @@ def test_four_ways_by_hand():
 
 def test_a_deadline_of_ones_own():
     limit = 800 / 800e6
-    found = {way.name: [one.in_time for one in way.verdicts] for way in ways(plan(deadline=limit))}
+    found = {strategy.name: [one.in_time for one in strategy.verdicts] for strategy in strategies(plan(deadline=limit))}
     assert found["both"] == [False, True, True] and found["fixed"] == [False] * 3
 
 
@@ -112,10 +112,10 @@ def test_one_for_each_level(name: str):
 
 
 def test_traces():
-    found = ways(plan())
+    found = strategies(plan())
     rows = list(csv.DictReader(io.StringIO(trace_csv(found))))
     assert len(rows) == 4 * 3 * 2
-    mine = [row for row in rows if row["way"] == "both"]
+    mine = [row for row in rows if row["strategy"] == "both"]
     assert int(mine[-1]["inferences"]) == found[-1].discharge.inferences
     assert [row["length"] for row in mine] == ["64", "64", "32", "32", "16", "16"]
     assert all(float(a["charge"]) >= float(b["charge"]) and float(a["seconds"]) <= float(b["seconds"])

@@ -8,7 +8,7 @@ import pytest
 
 from gen.cli import main
 from gen.cli.common import console
-from gen.energy.units import UnitEnergy
+from gen.energy.unit_energy import UnitEnergy
 from gen.stochastic.cifar import CIFAR_FILES
 from gen.stochastic.images import read_mnist
 from tests.gen.stochastic.cifar_files import write_cifar
@@ -23,7 +23,7 @@ def images(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rng: np.random.Gener
     pytest.importorskip("torch", reason="training needs PyTorch")
     monkeypatch.setenv("NPUGEN_BUILD", str(tmp_path / "kept"))
     monkeypatch.setattr("gen.stochastic.image_sets.read_mnist", lambda folder: read_mnist(folder, trained=300))
-    monkeypatch.setattr("gen.energy.units.measure_energy", lambda circuit, *_: UnitEnergy(
+    monkeypatch.setattr("gen.energy.unit_energy.measure_energy", lambda circuit, *_: UnitEnergy(
         circuit.label, products=128, lut=100 + circuit, ff=0, dsp=0, registers=0, wires=1))
     folder = tmp_path / "images"
     folder.mkdir()
@@ -47,11 +47,11 @@ def test_json_and_the_circuits_beside_it(images: Path, capsys: pytest.CaptureFix
     assert main(["battery", *SMALL, "--images", str(images), "--compare", "--json"]) == 0
     values = json.loads(capsys.readouterr().out)
     assert (values["energy"], values["cycles"]) == ("relative", "estimated")
-    assert [way["way"] for way in values["ways"]] == ["fixed", "levels", "lengths", "both"]
+    assert [strategy["strategy"] for strategy in values["strategies"]] == ["fixed", "levels", "lengths", "both"]
     assert len(values["rivals"]) == 6 and {rival["length"] for rival in values["rivals"]} <= {8, 16}
     by_name = {rival["circuit"]: rival for rival in values["rivals"]}
-    mine, (fixed, *_, both) = by_name["and-loop"], values["ways"]
-    # The circuit by itself is the fixed way, where it has the same streams.
+    mine, (fixed, *_, both) = by_name["and-loop"], values["strategies"]
+    # The circuit by itself is the fixed strategy, where it has the same streams.
     if mine["length"] == fixed["levels"][0]["length"]:
         assert mine["gain"] == pytest.approx(both["gain"], rel=1e-4)
 
@@ -85,7 +85,7 @@ def test_photographs(images: Path, capsys: pytest.CaptureFixture, rng: np.random
     write_cifar(images, rng, learnt=4, tested=2)
     assert main([*options, "--json"]) == 0
     values = json.loads(capsys.readouterr().out)
-    assert values["backbone"] == options[2] and len(values["ways"]) == 4
+    assert values["backbone"] == options[2] and len(values["strategies"]) == 4
     (images / CIFAR_FILES[0]).write_bytes(b"damaged")
     assert main(options) == 1
     captured = capsys.readouterr()
@@ -94,7 +94,7 @@ def test_photographs(images: Path, capsys: pytest.CaptureFixture, rng: np.random
 
 def test_rows_of_units(capsys: pytest.CaptureFixture, monkeypatch: pytest.MonkeyPatch):
     """A product of int8 is made in a cycle, one of streams bit by bit."""
-    monkeypatch.setattr("gen.energy.units.measure_energy", lambda circuit, *_: UnitEnergy(
+    monkeypatch.setattr("gen.energy.unit_energy.measure_energy", lambda circuit, *_: UnitEnergy(
         "int8" if circuit is None else circuit.label, products=128, lut=256, ff=0, dsp=0, registers=0, wires=1))
     assert main(["bench", "stochastic-energy", "--json"]) == 0
     rows = json.loads(capsys.readouterr().out)["stochastic-energy"]

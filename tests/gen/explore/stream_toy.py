@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from cores.config import NpuConfig
-from gen.energy.units import UnitEnergy
+from gen.energy.unit_energy import UnitEnergy
 from gen.explore.streams import StreamProblem
 from gen.explore.task import Task
 

@@ -14,7 +14,7 @@ from cores.arch.stochastic import Circuit
 from gen.cli import main
 from gen.cli.common import console
 from gen.cli.machine import DEFAULT_BOARD
-from gen.energy import units
+from gen.energy import unit_energy
 from gen.energy.activity import Activity
 from gen.stochastic.images import read_mnist
 from tests.gen.explore.clusters import dask_cluster
@@ -41,10 +41,10 @@ def map_nothing(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
     """Results are kept in a new folder, and the unit's energy is there already: worker processes find it, too."""
     monkeypatch.setenv("NPUGEN_BUILD", str(folder))
     with monkeypatch.context() as instead:
-        instead.setattr(units, "emit_component", lambda unit: "")
-        instead.setattr(units, "synthesize", lambda *_, **__: SimpleNamespace(totals={"lut": 105}))
-        instead.setattr(units, "_measured", lambda *_: Activity(registers=0, wires=1))
-        units.measure_energy(Circuit.AND_LOOP, get_board(DEFAULT_BOARD).family, folder)
+        instead.setattr(unit_energy, "emit_component", lambda unit: "")
+        instead.setattr(unit_energy, "synthesize", lambda *_, **__: SimpleNamespace(totals={"lut": 105}))
+        instead.setattr(unit_energy, "_measured", lambda *_: Activity(registers=0, wires=1))
+        unit_energy.measure_energy(Circuit.AND_LOOP, get_board(DEFAULT_BOARD).family, folder)
 
 
 def test_files_and_table(space: Path, tmp_path: Path, capsys: pytest.CaptureFixture, monkeypatch: pytest.MonkeyPatch):

@@ -9,7 +9,7 @@ import pytest
 from cores.arch.stochastic import Circuit
 from gen.energy.battery import discharge
 from gen.energy.candidate import CHEAPEST_FIRST
-from gen.explore.course import best_so_far, plot_courses
+from gen.explore.convergence import best_so_far, plot_convergence
 from gen.explore.errors import ExploreError, SpaceError
 from gen.explore.ledger import Ledger
 from gen.explore.methods import chosen_method
@@ -103,13 +103,13 @@ def test_each_accuracy_is_measured_once():
     assert len(found) == problem.space.size == 2 * 2 * 125 and len(jobs) == len(set(jobs)) <= 2 + 2 * 2 * 5
 
 
-def test_courses():
+def test_convergence():
     problem = stream_problem()
     _, method = chosen_method("random", problem, 60, 3)
     found = search(problem, method, Here(problem.meter), Ledger("t", None))
-    course = best_so_far(found, problem.objectives[0])
-    assert course == [max(one.figures["reward"] for one in found[:number + 1]) for number in range(60)]
-    assert plot_courses({"a": [course, course[:10]], "b": []}, "reward", "$x").startswith(b"\x89PNG")
+    curve = best_so_far(found, problem.objectives[0])
+    assert curve == [max(one.figures["reward"] for one in found[:number + 1]) for number in range(60)]
+    assert plot_convergence({"a": [curve, curve[:10]], "b": []}, "reward", "$x").startswith(b"\x89PNG")
 
 
 def test_no_objective():

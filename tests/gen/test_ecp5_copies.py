@@ -9,10 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from boards import ecp5_copies
-from boards.ecp5_copies import copy_registers
-from gen.hw.families import FAMILIES, HIDE_ELEMENTS
+from gen.families.family import HIDE_ELEMENTS
+from gen.families.registry import FAMILIES
 from gen.hw.yosys import run_yosys
+from gen.netlist import ecp5_copies
+from gen.netlist.ecp5_copies import copy_registers
 from tests.side_by_side import MADE, WRITTEN, run_side_by_side
 
 _LANES = 12
@@ -86,7 +87,7 @@ def test_each_copy_is_for_lanes_beside_each_other(mapped: dict):
 
 
 def test_what_has_no_copies(mapped: dict):
-    """Few parts; registers to keep, of another clock or just behind it, and clocks: none of these in the test above."""
+    """Few parts; registers to keep, of another clock or just after it, and clocks: none of these in the test above."""
     all_lanes = list(range(_LANES))
     assert [_lanes_of(mapped["modules"]["top"], name) for name in ("second", "kept")] == [[all_lanes]] * 2
     module = copy.deepcopy(mapped["modules"]["top"])

@@ -1,4 +1,4 @@
-"""How good the best point was after so many evaluations."""
+"""Convergence of a search: how good the best point was after so many evaluations."""
 
 from collections.abc import Mapping, Sequence
 
@@ -6,27 +6,27 @@ from gen.files.figure import new_figure, plain, png
 
 from .evaluation import Evaluation, Objective
 
-__all__ = ["best_so_far", "plot_courses"]
+__all__ = ["best_so_far", "plot_convergence"]
 
 
 def best_so_far(evaluations: Sequence[Evaluation], objective: Objective) -> list[float]:
     """The best figure of the first, the first two, ... evaluations; points that have none count for nothing."""
-    best, course = float("inf"), []
+    best, curve = float("inf"), []
     for one in evaluations:
         if objective.name in one.figures:
             best = min(best, objective.loss(one.figures[objective.name]))
-        course.append(objective.loss(best))
-    return course
+        curve.append(objective.loss(best))
+    return curve
 
 
-def plot_courses(courses: Mapping[str, Sequence[Sequence[float]]], figure_name: str, title: str) -> bytes:
+def plot_convergence(curves: Mapping[str, Sequence[Sequence[float]]], figure_name: str, title: str) -> bytes:
     """PNG: of each name the mean of some runs, and between which values they are. Runs that ended stay as they are."""
     import numpy as np
 
     figure = new_figure(9, 5)
     axes = figure.subplots()
-    longest = max((len(run) for runs in courses.values() for run in runs), default=0)
-    for name, runs in courses.items():
+    longest = max((len(run) for runs in curves.values() for run in runs), default=0)
+    for name, runs in curves.items():
         values = np.array([[*run, *[run[-1]] * (longest - len(run))] for run in runs if len(run)])
         if not values.size:
             continue
@@ -35,6 +35,6 @@ def plot_courses(courses: Mapping[str, Sequence[Sequence[float]]], figure_name: 
         axes.fill_between(across, values.min(axis=0), values.max(axis=0), alpha=0.2, color=line.get_color())
     axes.set(xlabel="evaluations", ylabel=f"best {figure_name}", title=plain(title, 100))
     axes.grid(alpha=0.3)
-    if courses:
+    if curves:
         axes.legend()
     return png(figure)

@@ -1,4 +1,4 @@
-"""Four ways to use a battery, and what is published of them: levels stepped down or not, streams shortened or not."""
+"""Four strategies for a battery, and what is published of them: levels stepped down or not, streams shorter or not."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from .battery import Discharge, Setting, discharge
 from .levels import Level, Levels
 
-__all__ = ["PUBLISHED", "Plan", "Verdict", "Way", "ways"]
+__all__ = ["PUBLISHED", "Plan", "Strategy", "Verdict", "strategies"]
 
-#: Inferences over those of the fixed way, MLP / LeNet / AlexNet with AND-LOOP: both together twice as many, and 1.5
-#: times those of either alone.
+#: Inferences over those of the fixed strategy, MLP / LeNet / AlexNet with AND-LOOP: both together twice as many, and
+#: 1.5 times those of either alone.
 PUBLISHED: Mapping[str, float] = {"fixed": 1.0, "levels": 2.0 / 1.5, "lengths": 2.0 / 1.5, "both": 2.0}
 
 
@@ -17,9 +17,10 @@ PUBLISHED: Mapping[str, float] = {"fixed": 1.0, "levels": 2.0 / 1.5, "lengths": 
 class Plan:
     """A network and a circuit on a battery: a length of streams for each level that is used.
 
-    By length: ``cycles`` and ``accuracy``. ``per_cycle``: relative energy of a cycle at 1 V. ``bounds``: least accuracy
-    at each level, a share. ``deadline``: seconds of an inference; None: what the fixed way takes. ``inferences``: of
-    the fixed way, for which the battery is enough. Raises ValueError unless each level has a length and a bound.
+    By length: ``cycles`` and ``accuracy``. ``per_cycle``: relative energy of a cycle at 1 V. ``bounds``: least
+    accuracy at each level, a share. ``deadline``: seconds of an inference; None: what the fixed strategy takes.
+    ``inferences``: of the fixed strategy, for which the battery is enough. Raises ValueError unless each level has
+    a length and a bound.
     """
 
     levels: Levels
@@ -52,7 +53,7 @@ class Plan:
 
 @dataclass(frozen=True)
 class Verdict:
-    """Of a way at a level: whether the deadline is met, and the level's accuracy reached."""
+    """Of a strategy at a level: whether the deadline is met, and the level's accuracy reached."""
 
     setting: Setting
     in_time: bool
@@ -60,8 +61,8 @@ class Verdict:
 
 
 @dataclass(frozen=True)
-class Way:
-    """``gain``: inferences over those of the fixed way."""
+class Strategy:
+    """``gain``: inferences over those of the fixed strategy."""
 
     name: str
     discharge: Discharge
@@ -69,10 +70,10 @@ class Way:
     verdicts: tuple[Verdict, ...]
 
 
-def ways(plan: Plan) -> list[Way]:
+def strategies(plan: Plan) -> list[Strategy]:
     """The four, as `PUBLISHED` has them."""
     used, budget = plan.levels.used, plan.inferences * plan.fixed.energy
-    found: list[Way] = []
+    found: list[Strategy] = []
     for name in PUBLISHED:
         settings = [plan.setting(level.above or 0.0, level if name in ("levels", "both") else used[0],
                                  length if name in ("lengths", "both") else plan.lengths[0])
@@ -81,5 +82,5 @@ def ways(plan: Plan) -> list[Way]:
         verdicts = tuple(Verdict(setting, setting.level.meets(plan.limit, setting.cycles), setting.accuracy >= bound)
                          for setting, bound in zip(settings, plan.bounds, strict=True))
         gain = run.inferences / found[0].discharge.inferences if found else 1.0
-        found.append(Way(name, run, gain, verdicts))
+        found.append(Strategy(name, run, gain, verdicts))
     return found

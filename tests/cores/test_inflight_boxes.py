@@ -1,10 +1,10 @@
-"""Boxes under way: in order, each from the end of the one before it on, and whose the runs are."""
+"""In-flight boxes: in order, each from the end of the one before it on, and whose the runs are."""
 
 from collections import deque
 
 import pytest
 
-from cores.load.gather.boxes_under_way import BoxesUnderWay
+from cores.load.gather.inflight_boxes import InflightBoxes
 from tests.cores.simulation import Bench, random_bits
 
 
@@ -19,7 +19,7 @@ class BoxesBench(Bench):
     async def surround(self, ctx) -> None:
         boxes = self.component
         while True:
-            # A box's last run sets out behind its beginning, and is placed in the cycle after.
+            # A box's last run sets out after its beginning, and is placed in the cycle after.
             sets_out = self.at_hand is not None and not self.ending and self.pauses(0.5)
             ctx.set(boxes.ending, int(sets_out))
             _, reset, taken, payload, begins, base, at_hand, end, drained, idle = await ctx.tick().sample(
@@ -47,8 +47,8 @@ class BoxesBench(Bench):
 
 
 @pytest.mark.parametrize("idle", [0.0, 0.8])
-def test_boxes_under_way(idle, rng):
-    bench = BoxesBench(BoxesUnderWay(), rng=rng, idle=idle)
+def test_inflight_boxes(idle, rng):
+    bench = BoxesBench(InflightBoxes(), rng=rng, idle=idle)
     bench.begin()
 
     def give(count):

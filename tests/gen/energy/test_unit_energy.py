@@ -12,17 +12,17 @@ from cores.arch.registers import address_of
 from cores.arch.stochastic import Circuit
 from cores.config import NpuConfig
 from cores.control.register_file import RegisterFile
-from gen.energy import units
+from gen.energy import unit_energy
 from gen.energy.activity import measure_activity
 from gen.energy.battery import SWITCH_CYCLES
 from gen.energy.candidate import Candidate, shortest
-from gen.energy.units import INTEGER, UnitEnergy, measure_energy
+from gen.energy.unit_energy import INTEGER, UnitEnergy, measure_energy
 from gen.stochastic.backbone import Backbone
 from tests.cores.simulation import Bench
 
 
 class Toggler(wiring.Component):
-    """A register of four bits of which two change in every cycle, two wires behind them, and a part with the same."""
+    """A register of four bits of which two change in every cycle, two wires after them, and a part with the same."""
 
     def __init__(self, *, inner: bool = False):
         self.inner = inner
@@ -61,15 +61,16 @@ def test_energy_of_cells_and_changes():
 def test_units_are_measured_once(circuit: Circuit | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     """A small simulation of the unit itself, and an area that stands in for Yosys's."""
     asked = []
-    monkeypatch.setattr(units, "_WORDS", 3)
-    monkeypatch.setattr(units, "_BITS", 8)
-    monkeypatch.setattr(units, "emit_component", lambda unit: asked.append(unit) or "")
-    monkeypatch.setattr(units, "synthesize", lambda *_, **__: SimpleNamespace(totals={"lut": 10, "ff": 4, "dsp": 1}))
+    monkeypatch.setattr(unit_energy, "_WORDS", 3)
+    monkeypatch.setattr(unit_energy, "_BITS", 8)
+    monkeypatch.setattr(unit_energy, "emit_component", lambda unit: asked.append(unit) or "")
+    monkeypatch.setattr(unit_energy, "synthesize",
+                        lambda *_, **__: SimpleNamespace(totals={"lut": 10, "ff": 4, "dsp": 1}))
     found = measure_energy(circuit, "xcup", tmp_path)
     assert (found.unit, found.products) == (INTEGER if circuit is None else "xnor-mux", 128)
     assert 0.02 < found.registers < 0.6 and 0.1 < found.wires < 0.7
     assert measure_energy(circuit, "xcup", tmp_path) == found and len(asked) == 1
-    monkeypatch.setattr(units, "sources_digest", lambda *_: "changed")
+    monkeypatch.setattr(unit_energy, "sources_digest", lambda *_: "changed")
     assert measure_energy(circuit, "xcup", tmp_path) == found and len(asked) == 2
 
 

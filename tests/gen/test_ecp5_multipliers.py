@@ -9,9 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from boards import ecp5_multipliers
-from boards.ecp5_multipliers import pack_multipliers
-from gen.hw.families import FAMILIES, HIDE_ELEMENTS
+from gen.families.family import HIDE_ELEMENTS
+from gen.families.registry import FAMILIES
+from gen.netlist import ecp5_multipliers
+from gen.netlist.ecp5_multipliers import pack_multipliers
 from sim.toolchain import find_yosys
 from tests.side_by_side import MADE, WRITTEN, run_side_by_side
 

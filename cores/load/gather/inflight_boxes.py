@@ -1,4 +1,4 @@
-"""Boxes under way: whose runs the gatherer's are."""
+"""In-flight boxes: whose runs the gatherer's are."""
 
 from amaranth.hdl import Module, Signal
 from amaranth.lib import data, stream
@@ -8,13 +8,13 @@ from ...arch.instruction_layout import INDEX_BITS, field_shape
 from ...arch.isa import Opcode
 from ...lib.component import Component, record
 
-__all__ = ["BoxesUnderWay", "PathBox"]
+__all__ = ["InflightBoxes", "PathBox"]
 
 #: What a box's runs need to know of it: first entry, instruction, whether it posts a token.
 PathBox = data.StructLayout({"base": field_shape(Opcode.LOAD_ACT, "buf_base"), "index": INDEX_BITS, "post": 1})
 
 
-class BoxesUnderWay(Component):
+class InflightBoxes(Component):
     """Keep the box whose runs are being placed, and the one after it, whose beats may come meanwhile.
 
     A box begins when it is there and the one before it has ended.

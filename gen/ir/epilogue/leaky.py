@@ -1,0 +1,42 @@
+"""A layer's result with another factor where it is negative."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from cores.arch.isa import Opcode
+from gen.ir.epilogue.base import Known, Setting
+from gen.ir.epilogue.second_stage import SecondStage
+from sim.store_operations import leaky
+
+__all__ = ["Leaky"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Leaky(SecondStage):
+    """What ``middle`` is above the first stage's zero point times ``multiplier``, what it is below times ``negative``.
+    See `sim.store_operations.leaky`.
+    """
+
+    multiplier: int
+    negative: int
+
+    name, verb = "bend", "bends"
+    opcode = Opcode.STORE_LEAKY
+    cycles = 2
+    centred = True
+
+    @property
+    def multipliers(self) -> tuple[int, ...]:
+        return self.multiplier, self.negative
+
+    def eval(self, values: np.ndarray, others: Sequence[np.ndarray], point: int) -> np.ndarray:
+        return leaky(values.astype(np.int16) - point, self.multiplier, self.negative, self.shift, self.zero_point,
+                     self.low, self.high)
+
+    def distance(self, apart: np.ndarray, known: Known, setting: Setting) -> np.ndarray:
+        return apart * max(self.multipliers) * self.unit
+
+    def encode(self, *, broadcast: bool) -> dict[str, int]:
+        return {**super().encode(broadcast=broadcast), "multiplier": self.multiplier, "negative": self.negative}
