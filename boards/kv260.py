@@ -20,6 +20,6 @@ BOARDS = (
             efficiency=0.75, efficiency_basis="assumed", read_latency_ns=150, latency_basis="assumed",
             # JESD79-4, chips of 8 Gbit and 16 pins: tRFC1 350 ns, pages of 2 KiB in each of four.
             refresh_interval_ns=7800, refresh_ns=350, row_bytes=8192, banks=8, row_miss_ns=28.3, write_to_read_ns=7.5),
-        amaranth_platform="boards.platforms:KV260Platform", vendor_board="kv260_som",
+        amaranth_platform="boards.platforms.ultrascale:KV260Platform", vendor_board="kv260_som",
     ),
 )

@@ -21,6 +21,6 @@ BOARDS = (
             read_latency_ns=150, latency_basis="assumed",
             # JESD209-4, channels of 8 Gbit: tREFI 3.904 us, tRFCab 280 ns, pages of 2 KiB in each of two channels.
             refresh_interval_ns=3904, refresh_ns=280, row_bytes=4096, banks=8, row_miss_ns=36, write_to_read_ns=10),
-        amaranth_platform="boards.platforms:Ultra96V2Platform", vendor_board="ultra96v2",
+        amaranth_platform="boards.platforms.ultrascale:Ultra96V2Platform", vendor_board="ultra96v2",
     ),
 )

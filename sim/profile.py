@@ -17,8 +17,8 @@ from cores.arch.instruction import Instruction, decode
 from cores.arch.isa import INSTRUCTION_BYTES, Opcode, StepKind, WordForm
 from cores.arch.numerics import MAP_PIXELS, POSITIONS
 from cores.arch.registers import ENGINE_STATES
-from cores.compute.compute_engine import ComputeEngine
 from cores.config import NpuConfig
+from cores.timing.compute import ComputeEngineTiming
 
 __all__ = ["LayerTiming", "instruction_beats", "layer_timings"]
 
@@ -113,7 +113,7 @@ class _Work:
         reads = max(1, geometry["reads"]) if instruction["kind"] == StepKind.WINDOW else -(-cols // lanes)
         beats = config.step_beats(StepKind(instruction["kind"]))
         steps = instruction["blocks"] * taps * instruction["groups"]
-        shortest = ComputeEngine.min_step(config)
+        shortest = ComputeEngineTiming.min_step(config)
         return cls(min(1.0, cols / (reads * lanes)), steps * max(0, shortest - rows * reads), beats > shortest)
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from boards.board import Board
 from boards.registry import BOARDS
-from cores.bus.axi import LITE_ADDRESS_BITS
+from cores.arch.axi import LITE_ADDRESS_BITS
 from tests import ROOT
 
 __all__ = ["FOLDER", "boards_of", "page"]

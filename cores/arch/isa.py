@@ -22,7 +22,7 @@ from .stochastic import LENGTH_BITS
 __all__ = [
     "CHAIN", "EntryForm", "Field", "HEADER", "HEADER_BITS", "INSTRUCTION_BYTES", "Kind", "LAYOUTS", "MAX_TILE_COLS",
     "OPERATIONS", "Opcode", "Operation", "QUEUE_OPERATIONS", "Queue", "SECOND_STAGES", "SETTERS", "StepKind",
-    "WordForm", "largest_field",
+    "WordForm", "largest_field", "loads",
 ]
 
 INSTRUCTION_BYTES = 16
@@ -335,3 +335,8 @@ for _opcode, _fields in LAYOUTS.items():
 def largest_field(opcode: Opcode, name: str) -> int:
     """The largest value of an instruction's unsigned field."""
     return (1 << next(field.bits for field in LAYOUTS[opcode] if field.name == name)) - 1
+
+
+def loads(opcode: Opcode) -> bool:
+    """Whether an operation of the chain can take beats from the side ring when it is added."""
+    return any(field.name == "load" for field in LAYOUTS[opcode])

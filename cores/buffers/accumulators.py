@@ -7,6 +7,7 @@ from amaranth.lib.wiring import In, Out
 
 from ..config import NpuConfig
 from ..lib.component import Component
+from ..timing.buffers import AccumulatorsTiming
 
 __all__ = ["Accumulators"]
 
@@ -80,7 +81,7 @@ class AccumulatorSlice(Component):
         return m
 
 
-class Accumulators(Component):
+class Accumulators(AccumulatorsTiming, Component):
     """Two banks of ``acc_depth`` words of ``oc_lanes * pixel_lanes`` accumulators.
 
     A word with ``enable`` high is added to the word at ``address`` of ``bank``, or replaces it if ``first``. ``sums``
@@ -92,13 +93,6 @@ class Accumulators(Component):
 
     If `split`, ``upper_enable`` and ``upper_address`` are those of the upper half of the output lanes.
     """
-
-    #: Cycles from the address to the sums it belongs to: memory, register.
-    READ_AHEAD = 2
-    #: Cycles from an address to the first in which the word can be used again.
-    HAZARD = 4
-    #: Cycles from the address until the word can be read by the store engine.
-    LATENCY = 4
 
     def __init__(self, config: NpuConfig):
         self.config = config

@@ -8,9 +8,9 @@ from amaranth.lib.wiring import In, Out
 from ..arch.isa import LAYOUTS
 from ..config import NpuConfig
 from ..lib.component import Component
+from ..timing.buffers import InputBufferTiming
 
-__all__ = ["ENTRY_BITS", "BankShape", "BufferWrite", "InputBuffer", "KeptBeat", "buffer_address_bits",
-           "write_latency"]
+__all__ = ["ENTRY_BITS", "BankShape", "BufferWrite", "InputBuffer", "KeptBeat", "buffer_address_bits"]
 
 #: Bits in which entries are computed: a legal entry plus the widest field of an instruction that names entries or moves
 #: from one to another. So what is past the end is seen before it wraps.
@@ -45,11 +45,6 @@ def BufferWrite(config: NpuConfig) -> wiring.Signature:  # noqa: N802 - a signat
     return wiring.Signature(members)
 
 
-def write_latency(config: NpuConfig) -> int:
-    """Cycles from an entry's setting out until it is written: as many as the load engine's way has registers."""
-    return 3 if config.gather else 1
-
-
 def KeptBeat(config: NpuConfig) -> data.StructLayout:  # noqa: N802 - a layout
     """A beat of a local STORE on its way into the bank that is enabled; none is 0."""
     return data.StructLayout({
@@ -57,15 +52,12 @@ def KeptBeat(config: NpuConfig) -> data.StructLayout:  # noqa: N802 - a layout
     })
 
 
-class InputBuffer(Component):
+class InputBuffer(InputBufferTiming, Component):
     """``config.banks`` banks of ``input_depth`` entries, each with one write and one read port.
 
     One entry a bank a cycle. Which column is in which bank: docs/architecture.md, "Loading". One written
     in the cycle in which it is read is read as it was before.
     """
-
-    #: Cycles from an address to its entry: 1, or more with registers after the memories. All stages follow from it.
-    LATENCY = 2
 
     def __init__(self, config: NpuConfig):
         self.config = config

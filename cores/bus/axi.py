@@ -1,38 +1,18 @@
 """Bus signatures and the layouts that the memory engines share with their users."""
 
-import enum
-
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
+from ..arch.axi import LENGTH_BITS, LITE_ADDRESS_BITS, AxiResponse
 from ..arch.error_codes import ErrorCode
 from ..arch.instruction_layout import INDEX_BITS, field_shape
 from ..arch.isa import Opcode
 from ..config import NpuConfig
 
 __all__ = [
-    "Axi4Read", "Axi4Write", "AxiLite", "AxiResponse", "BOUNDARY_BYTES", "ErrorReport", "LENGTH_BITS",
-    "LITE_ADDRESS_BITS", "MAX_BURST", "memory_attributes", "read_data_layout", "read_request_layout",
+    "Axi4Read", "Axi4Write", "AxiLite", "ErrorReport", "memory_attributes", "read_data_layout", "read_request_layout",
     "write_run_layout",
 ]
-
-#: Beats of the longest AXI4 INCR burst, bits of its AxLEN (beats - 1), and the boundary that no burst may cross.
-MAX_BURST = 256
-LENGTH_BITS = (MAX_BURST - 1).bit_length()
-BOUNDARY_BYTES = 4096
-
-#: Address bits of the register file.
-LITE_ADDRESS_BITS = 12
-
-
-class AxiResponse(enum.IntEnum):
-    """xRESP of AXI. EXOKAY cannot answer our accesses and counts as success."""
-
-    OKAY = 0
-    EXOKAY = 1
-    SLVERR = 2
-    DECERR = 3
-
 
 #: A pulse that stops the machine: what went wrong (`ErrorCode`) and in which instruction.
 ErrorReport = data.StructLayout({"valid": 1, "code": ErrorCode, "index": INDEX_BITS})

@@ -4,13 +4,14 @@ from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
 from amaranth.lib import data, stream
 from amaranth.lib.wiring import In, Out
 
+from ..arch.axi import BOUNDARY_BYTES, LENGTH_BITS, MAX_BURST
 from ..lib.component import Component
-from .axi import BOUNDARY_BYTES, LENGTH_BITS, MAX_BURST
+from ..timing.bus import BurstSplitterTiming
 
 __all__ = ["BurstSplitter"]
 
 
-class BurstSplitter(Component):
+class BurstSplitter(BurstSplitterTiming, Component):
     """A run of ``length`` + 1 beats from ``address`` becomes bursts of up to ``burst_beats`` inside a 4 KiB page each.
 
     One burst a cycle, also across runs. ``tag`` goes with every burst of its run. A burst ends at a multiple
@@ -20,9 +21,6 @@ class BurstSplitter(Component):
     Raises ValueError when ``beat_bytes`` is no power of two in 4..128, ``length_width`` or ``tag_width`` is not
     positive, or ``burst_beats`` is no power of two that one burst can have.
     """
-
-    #: Cycles from a run to its first burst.
-    LATENCY = 1
 
     def __init__(self, *, address_width: int, beat_bytes: int, length_width: int, tag_width: int, burst_beats: int):
         if beat_bytes not in (4, 8, 16, 32, 64, 128):

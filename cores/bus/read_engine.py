@@ -4,17 +4,19 @@ from amaranth.hdl import Cat, Module, Mux, Signal
 from amaranth.lib import stream
 from amaranth.lib.wiring import In, Out, connect
 
+from ..arch.axi import BOUNDARY_BYTES, MAX_BURST
 from ..config import NpuConfig
 from ..lib.component import Component, record
 from ..lib.fifo import Fifo
 from ..lib.skid_buffer import SkidBuffer
-from .axi import BOUNDARY_BYTES, MAX_BURST, Axi4Read, memory_attributes, read_data_layout, read_request_layout
+from ..timing.bus import ReadEngineTiming
+from .axi import Axi4Read, memory_attributes, read_data_layout, read_request_layout
 from .burst_splitter import BurstSplitter
 
 __all__ = ["ReadEngine"]
 
 
-class ReadEngine(Component):
+class ReadEngine(ReadEngineTiming, Component):
     """Turns requests of up to 256 beats into AXI4 bursts and hands the beats back in the order of the requests.
 
     One address and one beat a cycle; ``outstanding_reads`` bursts in flight. Fetch requests go before load requests.
@@ -22,11 +24,6 @@ class ReadEngine(Component):
 
     ``halt`` also drops what has not reached the bus; ``idle`` then says that the bus is quiet.
     """
-
-    #: Cycles from a request to its address on the bus: splitter, address register.
-    REQUEST_LATENCY = BurstSplitter.LATENCY + 1
-    #: Cycles from a beat on the bus to its requester.
-    DATA_LATENCY = 1
 
     def __init__(self, config: NpuConfig):
         self.config = config

@@ -4,10 +4,11 @@ from amaranth.hdl import Cat, Const, Module, Mux, Signal
 from amaranth.lib import data
 from amaranth.lib.wiring import In, Out, connect
 
+from ..arch.axi import LENGTH_BITS, MAX_BURST
 from ..lib.component import Component
 from ..lib.fifo import BufferedFifo, Fifo
 from ..lib.skid_buffer import SkidBuffer
-from .axi import LENGTH_BITS, MAX_BURST, Axi4Read
+from .axi import Axi4Read
 from .burst_splitter import BurstSplitter
 
 __all__ = ["PORTS", "ReadPorts"]

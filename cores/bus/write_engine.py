@@ -4,27 +4,20 @@ from amaranth.hdl import Cat, Module, Mux, Signal
 from amaranth.lib import data, stream
 from amaranth.lib.wiring import In, Out
 
+from ..arch.axi import BOUNDARY_BYTES, LENGTH_BITS, MAX_BURST, AxiResponse
 from ..arch.error_codes import ErrorCode
 from ..arch.instruction_layout import INDEX_BITS
 from ..config import NpuConfig
 from ..lib.component import Component
 from ..lib.fifo import Fifo
-from .axi import (
-    BOUNDARY_BYTES,
-    LENGTH_BITS,
-    MAX_BURST,
-    Axi4Write,
-    AxiResponse,
-    ErrorReport,
-    memory_attributes,
-    write_run_layout,
-)
+from ..timing.bus import WriteEngineTiming
+from .axi import Axi4Write, ErrorReport, memory_attributes, write_run_layout
 from .burst_splitter import BurstSplitter
 
 __all__ = ["WriteEngine"]
 
 
-class WriteEngine(Component):
+class WriteEngine(WriteEngineTiming, Component):
     """Turns runs of beats into AXI4 bursts; ``data`` delivers exactly the beats of the runs, in order.
 
     One address and one beat a cycle, ``outstanding_writes`` bursts in flight. Addresses go out as soon as their run is
@@ -33,14 +26,6 @@ class WriteEngine(Component):
     A SLVERR or DECERR response is reported with the run's index. ``halt`` drops what has no address on the bus yet, and
     completes the rest with beats without strobes; ``idle`` then says that the bus is quiet.
     """
-
-    #: Cycles from a run to its address on the bus: splitter, address register.
-    RUN_LATENCY = BurstSplitter.LATENCY + 1
-    #: Cycles from a burst's address on the bus until its first beat can be there: the register of its length.
-    DATA_LATENCY = 1
-    #: Beats held between the store engine and the bus: keeps the bus's ready away from the store pipeline's enable, and
-    #: fills one 32-deep LUT RAM.
-    BUFFER_BEATS = 32
 
     def __init__(self, config: NpuConfig):
         self.config = config

@@ -1,20 +1,20 @@
 """What stands beside the multiplier array and makes sums in its place."""
 
-from typing import Any, ClassVar
+from typing import Any
 
 from amaranth.hdl import Value, signed
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
-from ..arch.isa import StepKind
 from ..config import NpuConfig
 from ..lib.component import Component
+from ..timing.array_unit import ArrayUnitTiming
 from .word_issue import WordIssue
 
 __all__ = ["ArrayUnit"]
 
 
-class ArrayUnit(Component):
+class ArrayUnit(ArrayUnitTiming, Component):
     """Sums of the words of COMPUTEs of one kind, with weights that come a beat for each of the unit's rows.
 
     The engine knows nothing else of it: a unit in a machine is an entry of `cores.compute.array_units`, its rows are
@@ -23,11 +23,6 @@ class ArrayUnit(Component):
 
     Raises ValueError unless ``latency`` is at least `shortest_latency`.
     """
-
-    #: Of the COMPUTEs that are its.
-    KIND: ClassVar[StepKind]
-    #: Whether its words may come later than those of the array. Otherwise all wait for the slowest that does not.
-    LAGS: ClassVar[bool] = False
 
     def __init__(self, config: NpuConfig, *, latency: int, ports: dict[str, wiring.Member] | None = None):
         if latency < self.shortest_latency(config):
@@ -47,16 +42,6 @@ class ArrayUnit(Component):
             "sums": Out(data.ArrayLayout(signed(config.sum_bits), config.acc_lanes)),
             **(ports or {}),
         })
-
-    @classmethod
-    def shortest_latency(cls, config: NpuConfig) -> int:
-        """Cycles from the pixels of a word's last cycle to its sums where nothing makes them wait."""
-        raise NotImplementedError
-
-    @classmethod
-    def rows_copied(cls, config: NpuConfig) -> int:
-        """Cycles from a step's first pixels until its rows are copied."""
-        return 0
 
     def starts(self, word: Any) -> Value:
         """Whether a word is the first of one of its steps."""

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 
 from ..arch.isa import StepKind
 from ..config import NpuConfig
+from ..timing.array_units import ARRAY_UNITS as TIMINGS
 from .array_unit import ArrayUnit
 from .binary.binary_words import BinaryWords
 from .stochastic.stochastic_words import StochasticWords
@@ -11,6 +12,7 @@ from .stochastic.stochastic_words import StochasticWords
 __all__ = ["ARRAY_UNITS", "units_of"]
 
 ARRAY_UNITS: Mapping[StepKind, type[ArrayUnit]] = {unit.KIND: unit for unit in (BinaryWords, StochasticWords)}
+assert ARRAY_UNITS.keys() == TIMINGS.keys(), "a unit is named in cores/timing/array_units.py too"
 
 
 def units_of(config: NpuConfig) -> tuple[type[ArrayUnit], ...]:

@@ -6,7 +6,7 @@ from amaranth.hdl import Cat, Module, Mux, Signal, Value, signed
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
 
-from ..arch.isa import Queue, StepKind
+from ..arch.isa import Queue
 from ..arch.numerics import POOL_WIDTH
 from ..arch.stochastic import LENGTH_BITS
 from ..buffers.accumulators import Accumulators
@@ -14,6 +14,7 @@ from ..buffers.input_buffer import BufferWrite, InputBuffer
 from ..config import NpuConfig
 from ..control.engine_port import EnginePort, connect_shared
 from ..lib.component import Component, record
+from ..timing.compute import ComputeEngineTiming
 from .array_unit import ArrayUnit
 from .array_units import units_of
 from .mac_array import MacArray
@@ -44,7 +45,7 @@ def compute_ports(config: NpuConfig) -> dict[str, wiring.Member]:
     }
 
 
-class ComputeEngine(Component):
+class ComputeEngine(ComputeEngineTiming, Component):
     """Executes the compute queue. docs/datapath.md has its pipeline, cycles and area.
 
     Rate: one word of ``pixel_lanes`` pixels a cycle, one of streams in as many as they are made in; a step takes at
@@ -53,9 +54,6 @@ class ComputeEngine(Component):
 
     ``paired``: it stands beside another engine and tells what that has to know.
     """
-
-    #: Cycles from the last work until ``idle``; state and index are as late.
-    REPORT = 1
 
     def __init__(self, config: NpuConfig, *, paired: bool = False):
         self.config = config
@@ -69,42 +67,6 @@ class ComputeEngine(Component):
                 "computed": Out(2),  # banks that a word is being added to
             } if paired else {}),
         })
-
-    @staticmethod
-    def handover(config: NpuConfig, kind: StepKind = StepKind.DENSE) -> int:
-        """Cycles from a step's first issue until its weights are taken over, and the next may be gathered.
-
-        A window's step begins ``window_reads`` - 1 cycles later.
-        """
-        if kind in config.unit_rows:
-            return WeightLoader.rows_taken(config, kind)
-        return (TileSequencer.LATENCY + InputBuffer.LATENCY + MacArray.align(config)
-                + (config.window_reads - 1 if kind == StepKind.WINDOW else 0))
-
-    @classmethod
-    def min_step(cls, config: NpuConfig) -> int:
-        most = max(cls.handover(config, kind) for kind in StepKind if not kind.unit or getattr(config, kind.unit))
-        return max(most + 1, Accumulators.HAZARD)
-
-    @staticmethod
-    def sums_latency(config: NpuConfig) -> int:
-        """Cycles from the input buffer's data to the sums of the slowest unit that does not lag; others wait for it."""
-        return max([MacArray.latency(config),
-                    *(unit.shortest_latency(config) for unit in units_of(config) if not unit.LAGS)])
-
-    @classmethod
-    def lag(cls, config: NpuConfig) -> int:
-        """Cycles by which sums of units that lag come later than others; they wait for those where these are slower."""
-        return max([0, *(unit.shortest_latency(config) - cls.sums_latency(config)
-                         for unit in units_of(config) if unit.LAGS)])
-
-    @classmethod
-    def distance(cls, config: NpuConfig) -> int:
-        """Cycles between the last issue of a COMPUTE and another kind's becoming the running instruction.
-
-        So an earlier word is in the accumulators before a later one is read.
-        """
-        return max(config.window_reads - 1 if config.depthwise else 0, cls.lag(config)) + Accumulators.HAZARD - 2
 
     def _lagging(self, m: Module, issued: Any) -> tuple[Any, list[Any]]:
         """Issues as their sums come, those of units that lag `lag` cycles later; and the registers for it."""

@@ -10,6 +10,7 @@ from ..arch.isa import Opcode, StepKind
 from ..arch.registers import STATE_CODES
 from ..config import NpuConfig
 from ..lib.component import Component
+from ..timing.compute import EnginePairTiming
 from .binary.binary_engine import BinaryEngine
 from .compute_engine import ComputeEngine, compute_ports
 
@@ -18,16 +19,13 @@ __all__ = ["EnginePair"]
 _STATE = STATE_CODES["compute"]
 
 
-class EnginePair(Component):
+class EnginePair(EnginePairTiming, Component):
     """Executes the compute queue with two engines: binary COMPUTEs on a `BinaryEngine`, all else on the other.
 
     In order: an instruction goes to an engine when the other has finished, a COMPUTE_SET to both. So only one of them
     wants weights, and tokens need no order. Writes go to both input buffers; a read of a bank is of the engine that
     was the last to compute into it.
     """
-
-    #: Cycles from an instruction's coming to the queue's head until an engine can take it: it is looked at.
-    LATENCY = 1
 
     def __init__(self, config: NpuConfig):
         self.config = config

@@ -8,20 +8,9 @@ from ..buffers.input_buffer import BankShape
 from ..config import NpuConfig
 from ..lib.bits import select
 from ..lib.component import Component, record
+from ..timing.compute import PRODUCT_BITS, MacArrayTiming, MacRowTiming, packed_products
 
-__all__ = ["MacArray", "MacRow", "packed_products"]
-
-PRODUCT_BITS = 16       # of int8 by int8
-
-
-def packed_products(config: NpuConfig) -> int:
-    """How many products of two packed pixels can be summed before they must be separated; 0 when pixels are not packed.
-
-    ``(x1 << s) + x0`` needs ``s + 9`` bits; ``s`` = 16 holds one product of int8 by int8, every further bit doubles it.
-    """
-    if config.pixel_lanes == 1 or config.multiplier_width < PRODUCT_BITS + 9:
-        return 0
-    return min(1 << config.multiplier_width - PRODUCT_BITS - 9, config.nnz_lanes)
+__all__ = ["MacArray", "MacRow"]
 
 
 def _channel_layout(config: NpuConfig) -> data.StructLayout:
@@ -41,7 +30,7 @@ def _sources_layout(config: NpuConfig) -> data.ArrayLayout:
 SourceSelect = data.StructLayout({"part": 1, "spread": 1, "window": 1, "alternate": 1})
 
 
-class MacRow(Component):
+class MacRow(MacRowTiming, Component):
     """One output channel: ``nnz_lanes`` multipliers with their selectors, weights and adder tree.
 
     Latency from ``channels`` to ``sums``: `MacRow.latency`. All rows of an array are the same module.
@@ -60,11 +49,6 @@ class MacRow(Component):
             "sums": Out(data.ArrayLayout(signed(config.array_sum_bits), config.pixel_lanes)),  # of each pixel
             "carry": Out(1),                          # to be added to the sum of pixel 1
         })
-
-    @staticmethod
-    def latency(config: NpuConfig) -> int:
-        """Cycles: select, multiply and one for each level of the adder tree."""
-        return 2 + (config.nnz_lanes - 1).bit_length()
 
     def elaborate(self, platform):
         m = Module()
@@ -135,13 +119,14 @@ class MacRow(Component):
                     node.append((total, carry))
                 following.append(separate(node[0][0]) if group and summed == group else node)
             products = following
+        assert 2 + level == self.latency(self.config)
         for pixel, (last, borrow) in enumerate(products[0]):
             m.d.comb += self.sums[pixel].eq(last)
             if borrow is not None:
                 m.d.comb += self.carry.eq(borrow)
 
 
-class MacArray(Component):
+class MacArray(MacArrayTiming, Component):
     """Sum of ``nnz_lanes`` selected products for each output channel and pixel.
 
     Latency from ``pixels`` to ``sums``: ``MacArray.latency(config)``; one word a cycle. A step's indices and weights
@@ -172,15 +157,6 @@ class MacArray(Component):
             "sums": Out(data.ArrayLayout(signed(config.array_sum_bits), config.acc_lanes)),
             "carries": Out(config.oc_lanes),  # to be added to pixel 1's sums
         })
-
-    @staticmethod
-    def align(config: NpuConfig) -> int:
-        """Cycles from ``pixels`` to the rows: align, and with ``depthwise`` gather first."""
-        return 1 + config.depthwise
-
-    @classmethod
-    def latency(cls, config: NpuConfig) -> int:
-        return cls.align(config) + MacRow.latency(config)
 
     def elaborate(self, platform):
         m = Module()

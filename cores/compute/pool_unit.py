@@ -5,31 +5,21 @@ from amaranth.lib import data, stream
 from amaranth.lib.wiring import In, Out, connect, flipped
 
 from ..arch.numerics import POOL_WIDTH
-from ..buffers.input_buffer import BankShape, InputBuffer
+from ..buffers.input_buffer import BankShape
 from ..config import NpuConfig
 from ..lib.bits import select
 from ..lib.component import Component, record
 from ..lib.fifo import Fifo
-from .tile_sequencer import TileSequencer
+from ..timing.compute import PoolUnitTiming
 
 __all__ = ["PoolUnit"]
 
 
-class PoolUnit(Component):
+class PoolUnit(PoolUnitTiming, Component):
     """Reduce the taps of a window, channel by channel: one tap of ``ic_lanes`` channels a cycle.
 
     Golden model: ``sim.golden.pool_accumulate``.
     """
-
-    #: Cycles from a window's last tap until its result can be taken: tap, result, FIFO.
-    LATENCY = 3
-    #: Results that can wait to be taken.
-    FIFO_DEPTH = 16
-    #: Cycles from the FIFO's level to ``ready``.
-    READY = 1
-    #: Windows that may be begun and not taken. They can begin in successive cycles, so further ones are between the
-    #: counters and the FIFO when ``ready`` says that there are so many.
-    SLOTS = FIFO_DEPTH + 1 - (TileSequencer.LATENCY + InputBuffer.LATENCY + LATENCY + READY)
 
     def __init__(self, config: NpuConfig):
         self.config = config

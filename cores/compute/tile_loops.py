@@ -11,6 +11,7 @@ from ..arch.isa import Opcode, StepKind, WordForm
 from ..buffers.input_buffer import ENTRY_BITS, BankShape
 from ..config import NpuConfig
 from ..lib.component import Component, record
+from ..timing.compute import TileLoopsTiming
 
 __all__ = ["TileLoops"]
 
@@ -34,7 +35,7 @@ class _Passes:
         return [self.left.eq(self.left - 1), self.last.eq(self.next_is_last), self.next_is_last.eq(self.left == 3)]
 
 
-class TileLoops(Component):
+class TileLoops(TileLoopsTiming, Component):
     """Counters and addresses of the instruction taken over with ``start``; ``go`` moves on by one cycle's work.
 
     COMPUTE: for block, ky, kx, group (a step): for row, word. POOL: for block, row, column: for ky, kx (a window).
@@ -49,9 +50,6 @@ class TileLoops(Component):
     The instruction to begin must stand at its ports `PREPARE` cycles before ``start``, which comes with the last ``go``
     or later. ``go`` decides only whether registers move: where they move to follows from registers alone.
     """
-
-    #: Cycles that it takes to look at an instruction before it can begin.
-    PREPARE = 1
 
     def __init__(self, config: NpuConfig):
         self.config = config

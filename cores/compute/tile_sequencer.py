@@ -22,6 +22,7 @@ from ..buffers.input_buffer import buffer_address_bits
 from ..config import NpuConfig
 from ..control.engine_port import EnginePort, lacks
 from ..lib.component import Component, record
+from ..timing.compute import TileSequencerTiming
 from .stochastic.word_pace import WordPace
 from .tile_loops import TileLoops
 from .word_issue import WordIssue
@@ -31,7 +32,7 @@ __all__ = ["TileSequencer"]
 _STATE = STATE_CODES["compute"]
 
 
-class TileSequencer(Component):
+class TileSequencer(TileSequencerTiming, Component):
     """Control of the compute queue: an issue a cycle (`TileLoops`), from one instruction to the next without a gap.
     With ``stochastic_rows`` a word of streams stays for some cycles (`WordPace`); the loops go on with its last.
 
@@ -47,9 +48,6 @@ class TileSequencer(Component):
     #: Ports that are those of the engine it is in; ``idle`` and ``post_store`` take what is after it too.
     SHARED = ("queue", "load_level", "load_take", "store_level", "store_take", "post_load", "state", "index", "error",
               "halt")
-    #: Cycles from the loops to ``address``.
-    LATENCY = 1
-
     def __init__(self, config: NpuConfig, *, min_step: int, distance: int):
         for name, value in (("min_step", min_step), ("distance", distance)):
             if value < 1:

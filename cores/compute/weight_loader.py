@@ -6,11 +6,9 @@ from amaranth.lib.wiring import In, Out
 
 from ..arch.instruction_layout import field_shape, kind_flags
 from ..arch.isa import Opcode, StepKind
-from ..buffers.input_buffer import InputBuffer
 from ..config import NpuConfig
 from ..lib.component import Component, record
-from .array_units import ARRAY_UNITS
-from .tile_sequencer import TileSequencer
+from ..timing.compute import WeightLoaderTiming
 
 __all__ = ["WeightLoader"]
 
@@ -19,7 +17,7 @@ def _rows_port(kind: StepKind) -> str:
     return f"{kind.name.lower()}_rows"
 
 
-class WeightLoader(Component):
+class WeightLoader(WeightLoaderTiming, Component):
     """Shift one step's weights and indices in from the weight ring and hold them until the array takes them over.
 
     A step takes ``weight_beats`` cycles, and ``index_beats`` more if indexed. ``ready`` says that the next step may
@@ -37,25 +35,6 @@ class WeightLoader(Component):
     What is to be done with a beat is in registers when it comes: which step's it is, which of its beats, whether it is
     the last.
     """
-
-    #: Cycles from ``fill_valid`` until the first beat can be taken.
-    LATENCY = 1
-
-    @staticmethod
-    def rows_taken(config: NpuConfig, kind: StepKind) -> int:
-        """Cycles from the first issue of a step of a unit's rows until these are copied: they are after the buffer's
-        registers.
-        """
-        return TileSequencer.LATENCY + InputBuffer.LATENCY + ARRAY_UNITS[kind].rows_copied(config)
-
-    @staticmethod
-    def lead(config: NpuConfig, kind: StepKind = StepKind.DENSE, *, taken: int) -> int:
-        """How many beats of a step, at most, may be missing in the cycle before it starts."""
-        if kind in config.unit_rows:
-            return min(WeightLoader.rows_taken(config, kind) + 1, config.step_beats(kind))
-        # Indices that come last must be there a cycle earlier; those made here are the first to be complete.
-        late = kind == StepKind.INDEXED or config.index_beats == config.weight_beats
-        return min(taken + 1 - late, config.step_beats(kind))
 
     def rows(self, kind: StepKind) -> Value:
         """The port with the weights of each row of the next step of a unit."""

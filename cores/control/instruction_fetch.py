@@ -7,20 +7,22 @@ from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
 from amaranth.lib import data, stream
 from amaranth.lib.wiring import In, Out
 
+from ..arch.axi import AxiResponse
 from ..arch.error_codes import ErrorCode
 from ..arch.instruction_layout import INDEX_BITS, QueueEntry, opcode_of
 from ..arch.isa import INSTRUCTION_BYTES, Opcode, Queue
 from ..arch.units import used_bits
-from ..bus.axi import AxiResponse, ErrorReport, read_data_layout, read_request_layout
+from ..bus.axi import ErrorReport, read_data_layout, read_request_layout
 from ..config import NpuConfig
 from ..lib.component import Component, record
 from ..lib.fifo import Fifo, ShallowFifo
+from ..timing.control import InstructionFetchTiming
 from .instruction_check import InstructionCheck
 
 __all__ = ["InstructionFetch"]
 
 
-class InstructionFetch(Component):
+class InstructionFetch(InstructionFetchTiming, Component):
     """Fetches instructions in order, checks them, and hands each to its queue; SYNC and END stay here.
 
     ``start`` must follow a reset, which is what forgets the last program. An instruction takes `DISPATCH_CYCLES` (one
@@ -34,24 +36,12 @@ class InstructionFetch(Component):
     index ``program_length``; then stops until the next reset.
     """
 
-    #: Beats of a request, and beats kept before decoding: one request is under way while the other is decoded.
-    REQUEST_BEATS = 16
-    BUFFER_BEATS = 2 * REQUEST_BEATS
-    #: Cycles of an instruction: looked at, then dispatched. On a 64-bit bus its halves are joined before that.
-    DISPATCH_CYCLES = 2
-    #: Cycles from a beat that can be read until its instruction is looked at.
-    WORD_CYCLES = 1
-    #: Cycles from ``start``, or from a beat that makes room, until a request is offered; then from one to the next.
-    REQUEST_CYCLES = 2
-    #: Cycles from an entry's leaving a full queue until the next is dispatched, beyond those of the queue itself.
-    ROOM_CYCLES = 1
-    #: What the queues are; the cycles from dispatch until an engine sees its instruction are theirs. Of a load much
-    #: follows, and what takes it comes early; it is the other way round with the others.
+    #: What the queues are. Of a load much follows, and what takes it comes early; it is the other way round with the
+    #: others.
     QUEUES: ClassVar[Mapping[Queue, Any]] = {Queue.LOAD: ShallowFifo, Queue.COMPUTE: Fifo, Queue.STORE: Fifo}
-    #: Cycles that SYNC and END want everything to be at rest: all bits of their counter.
-    CALM_CYCLES = 3
 
     def __init__(self, config: NpuConfig):
+        assert {queue: fifo.LATENCY for queue, fifo in self.QUEUES.items()} == self.QUEUE_LATENCIES
         self.config = config
         entry = stream.Signature(QueueEntry)
         super().__init__({

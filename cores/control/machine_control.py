@@ -8,11 +8,12 @@ from ..arch.error_codes import ErrorCode
 from ..arch.instruction_layout import INDEX_BITS
 from ..bus.axi import ErrorReport
 from ..lib.component import Component, record
+from ..timing.control import MachineControlTiming
 
 __all__ = ["MachineControl"]
 
 
-class MachineControl(Component):
+class MachineControl(MachineControlTiming, Component):
     """Sequence of a run: ``reset`` for a cycle, ``fetch_start``, ``busy`` until ``finished`` or an error.
 
     The first error counts; of several in one cycle, that of the lowest ``sources`` number. `ERROR_CYCLES` later it
@@ -29,11 +30,6 @@ class MachineControl(Component):
 
     Raises ValueError unless ``sources`` is positive.
     """
-
-    #: Cycles from ``start`` until instruction fetch can offer its first request: reset, ``fetch_start``.
-    START_CYCLES = 2
-    #: Cycles from an error, or the last of ``timeout`` cycles without progress, until ``halt``.
-    ERROR_CYCLES = 2
 
     def __init__(self, *, sources: int):
         if sources < 1:

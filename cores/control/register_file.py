@@ -3,6 +3,7 @@
 from amaranth.hdl import Cat, Const, Module, Signal
 from amaranth.lib.wiring import In, Out
 
+from ..arch.axi import BOUNDARY_BYTES, LITE_ADDRESS_BITS
 from ..arch.error_codes import ErrorCode
 from ..arch.instruction_layout import INDEX_BITS
 from ..arch.registers import (
@@ -17,7 +18,7 @@ from ..arch.registers import (
     registers_of,
 )
 from ..arch.stochastic import LENGTH_BITS
-from ..bus.axi import BOUNDARY_BYTES, LITE_ADDRESS_BITS, AxiLite
+from ..bus.axi import AxiLite
 from ..config import NpuConfig
 from ..lib.component import Component
 

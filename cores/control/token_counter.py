@@ -4,12 +4,13 @@ from amaranth.hdl import Module
 from amaranth.lib.wiring import In, Out
 
 from ..lib.component import Component
+from ..timing.control import TokenCounterTiming
 from .engine_port import TAKE_BITS
 
 __all__ = ["TokenCounter"]
 
 
-class TokenCounter(Component):
+class TokenCounter(TokenCounterTiming, Component):
     """The tokens of one giver and one taker; one may come and some go in the same cycle.
 
     A post that finds the counter full is reported, which stops the machine; what the counter says from then on means
@@ -17,10 +18,6 @@ class TokenCounter(Component):
 
     Raises ValueError unless ``width`` is in 1..16.
     """
-
-    #: Cycles from the event that gives a token until its taker sees it: engines register what they post, and ``level``
-    #: is a register.
-    LATENCY = 2
 
     def __init__(self, *, width: int = 8):
         if not 1 <= width <= 16:

@@ -7,6 +7,8 @@ from amaranth.lib.fifo import FIFOInterface
 from amaranth.lib.memory import Memory, ReadPort
 from amaranth.utils import exact_log2
 
+from ..timing.lib import BufferedFifoTiming, FifoTiming
+
 __all__ = ["BufferedFifo", "Fifo", "ShallowFifo"]
 
 
@@ -64,13 +66,11 @@ class _Ring(FIFOInterface, Elaboratable):
         return read
 
 
-class Fifo(_Ring):
+class Fifo(FifoTiming, _Ring):
     """In LUT RAM: what is written can be read a cycle later.
 
     In every cycle it does what amaranth.lib.fifo.SyncFIFO does.
     """
-
-    LATENCY = 1
 
     def elaborate(self, platform):
         m = Module()
@@ -80,14 +80,12 @@ class Fifo(_Ring):
         return m
 
 
-class BufferedFifo(_Ring):
+class BufferedFifo(BufferedFifoTiming, _Ring):
     """In block RAM: what is written can be read two cycles later.
 
     In every cycle it does what amaranth.lib.fifo.SyncFIFOBuffered does. The entry that can be read is in the memory's
     output register, and one place of the memory stays free.
     """
-
-    LATENCY = 2
 
     def elaborate(self, platform):
         m = Module()

@@ -4,20 +4,17 @@ from amaranth.hdl import Module, ShapeLike, Signal
 from amaranth.lib import stream
 from amaranth.lib.wiring import In, Out
 
+from ..timing.lib import StreamBufferTiming
 from .component import Component
 
 __all__ = ["StreamBuffer"]
 
 
-class StreamBuffer(Component):
+class StreamBuffer(StreamBufferTiming, Component):
     """What goes in comes out `LATENCY` cycles later at the soonest, one in every cycle.
 
     ``ready`` and ``valid`` are registers, and so is the payload that comes out.
     """
-
-    LATENCY = 1
-    #: Places.
-    DEPTH = 2
 
     def __init__(self, shape: ShapeLike):
         super().__init__({

@@ -9,10 +9,11 @@ from amaranth.lib.wiring import In, Out, connect, flipped
 from ..arch.instruction_layout import INDEX_BITS, queue_layout
 from ..arch.isa import Queue
 from ..arch.registers import STATE_CODES
-from ..buffers.input_buffer import BufferWrite, KeptBeat, write_latency
+from ..buffers.input_buffer import BufferWrite, KeptBeat
 from ..config import NpuConfig
 from ..control.engine_port import EnginePort, connect_shared
 from ..lib.component import Component
+from ..timing.buffers import write_latency
 from .buffer_port import BufferPort
 from .entry_placer import EntryPlacer
 from .gather.gathered_path import GatheredPath

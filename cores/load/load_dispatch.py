@@ -10,6 +10,7 @@ from ..arch.units import is_supported
 from ..config import NpuConfig
 from ..control.engine_port import EnginePort, lacks
 from ..lib.component import Component
+from ..timing.load import LoadDispatchTiming
 from .load_context import LoadContext
 from .padded_walk import Box
 
@@ -19,7 +20,7 @@ __all__ = ["LoadDispatch", "Setting"]
 Setting = data.StructLayout({op.name.lower(): 1 for op in (Opcode.LOAD_SET, Opcode.LOAD_GATHER, Opcode.LOAD_WINOGRAD)})
 
 
-class LoadDispatch(Component):
+class LoadDispatch(LoadDispatchTiming, Component):
     """Take the load queue's next instruction when the load at hand ends, and say what it begins.
 
     A load's box goes to the walk before that, as soon as the instruction is seen and what the set operations in front
@@ -32,8 +33,6 @@ class LoadDispatch(Component):
     `LEAVE` cycles after its ``start``, and in that cycle its token leaves the counter. ``index`` and ``post`` are its
     own from then on.
     """
-
-    LOOK = LEAVE = 1
 
     def __init__(self, config: NpuConfig):
         self.config = config

@@ -4,15 +4,17 @@ from amaranth.hdl import Cat, Module, Mux, Signal, Value
 from amaranth.lib import stream
 from amaranth.lib.wiring import In, Out, connect
 
+from ..arch.axi import AxiResponse
 from ..arch.error_codes import ErrorCode
 from ..arch.isa import Queue
 from ..arch.registers import REGION_BITS, STATE_CODES
 from ..buffers.input_buffer import BufferWrite, KeptBeat
-from ..bus.axi import AxiResponse, read_data_layout, read_request_layout
+from ..bus.axi import read_data_layout, read_request_layout
 from ..config import NpuConfig
 from ..control.engine_port import EnginePort, connect_shared
 from ..lib.component import Component, record
 from ..lib.fifo import BufferedFifo, ShallowFifo
+from ..timing.load import LoadEngineTiming
 from .buffer_writer import BufferWriter
 from .gather.run_spans import RunSpans
 from .load_context import LoadContext
@@ -23,7 +25,7 @@ __all__ = ["LoadEngine"]
 _STATE = STATE_CODES["load"]
 
 
-class LoadEngine(Component):
+class LoadEngine(LoadEngineTiming, Component):
     """Executes the load queue: asks for data early, writes it in order.
 
     Two halves. The *requester* (`LoadRequester`) waits for ``stores`` tokens, checks the region and turns an
@@ -31,11 +33,6 @@ class LoadEngine(Component):
     same instructions: it waits for the compute token, inserts the padding and delivers a beat a cycle. Room in the FIFO
     is reserved before data is asked for, so the bus never waits.
     """
-
-    #: Beats asked for and not yet taken by the writer: two of the longest bursts, or many short ones.
-    FIFO_DEPTH = 512
-    #: Instructions whose data is under way after the one being written.
-    CONTEXTS = 8
 
     def __init__(self, config: NpuConfig):
         self.config = config

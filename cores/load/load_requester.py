@@ -4,21 +4,23 @@ from amaranth.hdl import Cat, Const, Module, Mux, Signal
 from amaranth.lib import data, stream
 from amaranth.lib.wiring import In, Out
 
+from ..arch.axi import MAX_BURST
 from ..arch.error_codes import ErrorCode
 from ..arch.instruction_layout import field_shape, is_operation, queue_layout
 from ..arch.isa import Opcode, Queue
 from ..arch.registers import REGION_BITS
-from ..bus.axi import MAX_BURST, read_request_layout
+from ..bus.axi import read_request_layout
 from ..config import NpuConfig
 from ..control.engine_port import EnginePort, lacks
 from ..lib.component import Component, record
+from ..timing.load import LoadRequesterTiming
 from .load_context import ExtentParts, LoadContext, LoadKind, extent_of, extent_parts
 from .phase_counter import count_down
 
 __all__ = ["LoadRequester"]
 
 
-class LoadRequester(Component):
+class LoadRequester(LoadRequesterTiming, Component):
     """Turn the load queue's instructions into requests, as far ahead as there is room for data.
 
     An instruction waits for its ``stores`` tokens and goes on to the delivering half as a context; then its requests
@@ -29,17 +31,6 @@ class LoadRequester(Component):
     taken, a burst is compared with the room that there is and with the region's end in the cycle before it goes out.
     Raises ILLEGAL for a LOAD_ACT without a LOAD_SET in front of it, READ_RANGE for a row that is not inside the region.
     """
-
-    #: Cycles from an instruction at the queue's head until it can be taken.
-    LOOK = 1
-    #: Cycles from taking an instruction to its first request.
-    FIRST_REQUEST = 3
-    #: Cycles from a request to the next, also of the next row.
-    REQUEST_CYCLES = 2
-    #: Cycles from a request that is the last of its instruction until the next one can be taken.
-    NEXT_INSTRUCTION = 0
-    #: Cycles from a beat that leaves the data FIFO to a request for which there was no room before.
-    ROOM_CYCLES = 4
 
     def __init__(self, config: NpuConfig, *, depth: int):
         self.config = config

@@ -8,6 +8,7 @@ from ..arch.instruction_layout import field_shape
 from ..arch.isa import Opcode
 from ..lib.component import Component, record
 from ..lib.stream_buffer import StreamBuffer
+from ..timing.load import PaddedWalkTiming
 from .load_context import EXTENT_BITS
 from .phase_counter import PhaseCounter, count_down
 
@@ -26,18 +27,13 @@ Box = data.StructLayout({
 WalkedPixel = data.StructLayout({"is_data": 1, "row_end": 1, "block_end": 1, "last_block": 1, "end": 1})
 
 
-class PaddedWalk(Component):
+class PaddedWalk(PaddedWalkTiming, Component):
     """Say of a box's pixel whether it is data or padding, and whether it ends its row, its block or the box.
 
     For block, row, column, one pixel a cycle, also from box to box: the next one is taken when the last row of the one
     before it is under way. Its first pixel comes `LATENCY` cycles after it. All that a pixel depends on is known a
     cycle before, and two pixels may wait.
     """
-
-    #: Cycles from a box to its first pixel: box, counters, buffer.
-    LATENCY = 2 + StreamBuffer.LATENCY
-    #: Pixels that may wait after the counters.
-    AHEAD = StreamBuffer.DEPTH
 
     def __init__(self, *, left_bits: int):
         super().__init__({

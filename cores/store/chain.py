@@ -8,7 +8,7 @@ from ..arch.isa import CHAIN, LAYOUTS, SECOND_STAGES, Opcode
 from ..arch.units import is_supported
 from ..config import NpuConfig
 
-__all__ = ["Chain", "chain_name", "keeps_word", "loads", "take_operation"]
+__all__ = ["Chain", "chain_name", "keeps_word", "take_operation"]
 
 
 def Chain(config: NpuConfig) -> data.StructLayout:  # noqa: N802 - a layout
@@ -28,11 +28,6 @@ def Chain(config: NpuConfig) -> data.StructLayout:  # noqa: N802 - a layout
 
 def chain_name(opcode: Opcode) -> str:
     return opcode.name.lower().removeprefix("store_")
-
-
-def loads(opcode: Opcode) -> bool:
-    """Whether an operation can take beats from the side ring when it is added."""
-    return any(field.name == "load" for field in LAYOUTS[opcode])
 
 
 def keeps_word(opcode: Opcode) -> bool:

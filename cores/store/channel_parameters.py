@@ -7,6 +7,7 @@ from amaranth.lib.wiring import In, Out
 from ..arch.numerics import MIN_SHIFT, MULTIPLIER_BITS, PARAMETER_BYTES
 from ..config import NpuConfig
 from ..lib.component import Component, record
+from ..timing.store import ChannelParametersTiming
 from .requantizer_lane import SHIFT_BITS, ChannelLayout
 
 __all__ = ["ChannelParameters"]
@@ -16,11 +17,8 @@ _SHIFT_BIT = 56
 _MULTIPLIER_BIT = 32
 
 
-class ChannelParameters(Component):
+class ChannelParameters(ChannelParametersTiming, Component):
     """Takes 8 beats while ``enable`` is high and no parameters are held, one a cycle, and holds what they say."""
-
-    #: Cycles from ``release`` until the next block's first beat can be taken.
-    RELEASE_CYCLES = 1
 
     def __init__(self, config: NpuConfig):
         self.config = config

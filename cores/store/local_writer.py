@@ -7,10 +7,12 @@ from amaranth.lib.wiring import In, Out
 from ..arch.error_codes import ErrorCode
 from ..arch.instruction_layout import INDEX_BITS, field_shape
 from ..arch.isa import Opcode
-from ..buffers.input_buffer import KeptBeat, buffer_address_bits, write_latency
+from ..buffers.input_buffer import KeptBeat, buffer_address_bits
 from ..bus.axi import ErrorReport
 from ..config import NpuConfig
 from ..lib.component import Component, record
+from ..timing.buffers import write_latency
+from ..timing.store import LocalWriterTiming
 
 __all__ = ["LocalRun", "LocalWriter"]
 
@@ -27,16 +29,13 @@ def LocalRun(config: NpuConfig) -> data.StructLayout:  # noqa: N802 - a shape
     })
 
 
-class LocalWriter(Component):
+class LocalWriter(LocalWriterTiming, Component):
     """Gives each beat of ``data`` its bank and entry: neighbours of a run lie in neighbouring banks.
 
     A beat a cycle; ``kept`` is `LATENCY` cycles later and stands for one, and `BufferWriter` takes it at once.
     ``posted`` comes as far after the last beat as the load engine's own token after its. BUFFER for a beat beyond the
     last entry.
     """
-
-    #: Cycles from a beat to ``kept``.
-    LATENCY = 1
 
     def __init__(self, config: NpuConfig):
         self.config = config

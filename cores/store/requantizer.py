@@ -10,6 +10,7 @@ from ..arch.numerics import MIN_SHIFT, POOL_WIDTH
 from ..config import NpuConfig
 from ..lib.bits import select
 from ..lib.component import Component, record
+from ..timing.store import RequantizerTiming
 from .chain import Chain
 from .requantizer_lane import ChannelLayout, LaneControl, RequantizerLane
 from .sign_packer import SignPacker
@@ -37,7 +38,7 @@ def PixelIssue(config: NpuConfig) -> data.StructLayout:  # noqa: N802 - a layout
                               **({"first": 1, "negate": 1} if config.winograd else {})})
 
 
-class Requantizer(Component):
+class Requantizer(RequantizerTiming, Component):
     """Requantise a pixel of a block a cycle, or with a second stage requantise and add (or scale, or multiply) one in
     `ADD_CYCLES`.
 
@@ -57,34 +58,6 @@ class Requantizer(Component):
     through the lanes' last registers, whose clip makes zero in that cycle: a multiplexer after them would take a
     look-up table for every bit of a beat. ``packed`` tells of a pixel that makes no beat of its own.
     """
-
-    #: Cycles from issue to output; `late` more.
-    LATENCY = 10
-    #: Cycles from a pixel's turn at the multipliers to that of its first result; the residual's is one before it.
-    SECOND = 8
-    ADD_LATENCY = LATENCY + SECOND
-    #: Those to the turn of a residual that is multiplied: with the lane's five and the register of the sources its
-    #: total is there at the result's. Like the residual's other turn it is one after a multiple of `ADD_CYCLES`.
-    FACTOR = SECOND - 4
-    #: Cycles of a pixel with a second stage: its own, and two in which the residual and the first stage's result of
-    #: pixels further back go through the multipliers.
-    ADD_CYCLES = 3
-    #: Cycle in which the residual is taken.
-    RESIDUAL = 2
-    #: Cycles from an issue with ``release`` to ``released``; `late` more.
-    RELEASE = 4
-    #: Further cycles of a beat of signs, after its last pixel.
-    PACKING = SignPacker.LATENCY
-
-    @classmethod
-    def latency(cls, config: NpuConfig, *, add: bool) -> int:
-        """Cycles from issue to output."""
-        return (cls.ADD_LATENCY if add else cls.LATENCY) + cls.late(config)
-
-    @staticmethod
-    def late(config: NpuConfig) -> int:
-        """Cycles by which all but reading a word is later: words are added up, or have a register of their own."""
-        return int(bool(config.winograd or config.bare_blocks))
 
     def __init__(self, config: NpuConfig):
         self.config = config

@@ -6,19 +6,18 @@ from amaranth.lib.wiring import In, Out
 from ..arch.numerics import MAP_PIXELS
 from ..config import NpuConfig
 from ..lib.component import Component
+from ..timing.store import SignPackerTiming
 
 __all__ = ["SignPacker"]
 
 
-class SignPacker(Component):
+class SignPacker(SignPackerTiming, Component):
     """Collect ``signs`` of pixels until a beat is full or a row ends; what is left of that beat is zero.
 
     A pixel a cycle. The beat stands in ``beat`` `LATENCY` cycles after its last pixel, which ``completes`` it; in all
     other cycles ``beat`` is zero, so that it can be ORed into a path that others use. Golden model:
     ``sim.signs.pack_map``.
     """
-
-    LATENCY = 2
 
     def __init__(self, config: NpuConfig):
         self.config = config

@@ -4,7 +4,7 @@ from amaranth.hdl import Module, Mux, Signal, Value, signed
 from amaranth.lib import data, stream
 from amaranth.lib.wiring import In, Out, connect, flipped
 
-from ..arch.isa import Queue
+from ..arch.isa import Queue, loads
 from ..arch.numerics import POOL_WIDTH
 from ..arch.registers import REGION_BITS
 from ..buffers.input_buffer import KeptBeat
@@ -13,7 +13,8 @@ from ..config import NpuConfig
 from ..control.engine_port import EnginePort, connect_shared
 from ..lib.component import Component
 from ..lib.fifo import Fifo
-from .chain import chain_name, keeps_word, loads
+from ..timing.store import StoreEngineTiming
+from .chain import chain_name, keeps_word
 from .channel_parameters import ChannelParameters
 from .local_writer import LocalWriter
 from .requantizer import Requantizer
@@ -24,7 +25,7 @@ from .store_stages import stages_of
 __all__ = ["StoreEngine"]
 
 
-class StoreEngine(Component):
+class StoreEngine(StoreEngineTiming, Component):
     """Executes the store queue. docs/datapath.md has its pipeline, cycles and area.
 
     Beats of local STOREs go to the input buffer (`LocalWriter`), all others to the write engine.
@@ -35,14 +36,6 @@ class StoreEngine(Component):
     ``sim.golden.requantize``, ``sim.golden.residual_add``, ``sim.golden.bend``, ``sim.golden.product``,
     ``sim.golden.winograd_output``, ``sim.golden.look_up``, ``sim.signs.pack_map``.
     """
-
-    #: Beats between the requantizer and the write engine: covers the requantizer's latency and fills one 32-deep LUT
-    #: RAM.
-    BUFFER_BEATS = 32
-    #: Cycles from a beat's leaving that buffer until a pixel can have its place, and until it is known that it was the
-    #: last.
-    ROOM_CYCLES = 2
-    DRAINED_CYCLES = ROOM_CYCLES + 1
 
     def __init__(self, config: NpuConfig):
         self.config = config

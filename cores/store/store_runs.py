@@ -12,12 +12,13 @@ from ..arch.registers import REGION_BITS
 from ..bus.axi import write_run_layout
 from ..config import NpuConfig
 from ..lib.component import Component
+from ..timing.store import StoreRunsTiming
 from .local_writer import LocalRun
 
 __all__ = ["StoreRuns"]
 
 
-class StoreRuns(Component):
+class StoreRuns(StoreRunsTiming, Component):
     """For every block and row of the STORE given with ``start``: a run of its beats, of ``cols`` or with ``signs`` an
     eighth of these.
 
@@ -25,9 +26,6 @@ class StoreRuns(Component):
     STORE's runs are offered at ``local``; those that begin outside the input buffer have failed. While a run is checked
     the counters go on to the next one: what is offered is in registers, and its consumer on no counter's path.
     """
-
-    #: Cycles from offering a run to offering the next, and from ``start`` to offering the first.
-    RUN_CYCLES = 3
 
     def __init__(self, config: NpuConfig):
         self.config = config

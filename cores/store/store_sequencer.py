@@ -5,13 +5,14 @@ from amaranth.lib.wiring import In, Out
 
 from ..arch.error_codes import ErrorCode
 from ..arch.instruction_layout import instruction_layout, is_kind, is_operation
-from ..arch.isa import CHAIN, Opcode, Queue, WordForm
+from ..arch.isa import CHAIN, Opcode, Queue, WordForm, loads
 from ..arch.registers import STATE_CODES
 from ..arch.units import is_supported
 from ..config import NpuConfig
 from ..control.engine_port import EnginePort, lacks
 from ..lib.component import Component
-from .chain import Chain, loads, take_operation
+from ..timing.store import StoreSequencerTiming
+from .chain import Chain, take_operation
 from .requantizer import PixelIssue, Requantizer
 from .store_pixels import StorePixels
 
@@ -20,7 +21,7 @@ __all__ = ["StoreSequencer"]
 _STATE = STATE_CODES["store"]
 
 
-class StoreSequencer(Component):
+class StoreSequencer(StoreSequencerTiming, Component):
     """Takes the store queue's instructions and issues the pixels of each STORE.
 
     A pixel sets out when all it needs is there: the block's channel parameters, ``room`` after the requantizer, with a
@@ -43,15 +44,6 @@ class StoreSequencer(Component):
 
     #: Ports that are those of the engine; its token and error may also be those of a local STORE's writer.
     SHARED = ("queue", "compute_level", "compute_take", "state", "index", "idle", "halt", "read_address")
-    #: Cycles from taking a STORE until its first pixel may set out: it is checked, and takes its token.
-    SETUP_CYCLES = 2
-    #: Cycles from seeing a token until it is taken.
-    TOKEN_CYCLES = 1
-    #: Cycles from a pixel, or the first word of its sum, until its residual is taken.
-    RESIDUAL_CYCLES = 1
-    #: Cycles from a state to its report.
-    STATE_CYCLES = 1
-
     def __init__(self, config: NpuConfig):
         self.config = config
         self._loading = [op for op in CHAIN if loads(op) and is_supported(op, config)]

@@ -1,31 +1,26 @@
 """What a store can do to its results, after they are requantised: an operation of the chain each."""
 
-from typing import ClassVar
-
 from amaranth.hdl import signed
 from amaranth.lib import data, stream
 from amaranth.lib.wiring import In, Out
 
 from ..arch.instruction_layout import instruction_layout
-from ..arch.isa import Opcode
+from ..arch.isa import loads
 from ..config import NpuConfig
 from ..lib.component import Component
-from .chain import keeps_word, loads
+from ..timing.store import StoreStageTiming
+from .chain import keeps_word
 
 __all__ = ["StoreStage"]
 
 
-class StoreStage(Component):
+class StoreStage(StoreStageTiming, Component):
     """One int8 value becomes another, beat by beat: a beat a cycle, `LATENCY` cycles, whether in ``use`` or not.
 
     The store engine and its sequencer know nothing else of it: a stage in a machine is an entry of
     `cores.store.store_stages`, its operation is in the table of `cores.arch.isa`. An operation with a field ``load``
     takes beats from the side ring where that is set; no values are under way then.
     """
-
-    #: The operation that adds it to the chain.
-    OPCODE: ClassVar[Opcode]
-    LATENCY: ClassVar[int]
 
     def __init__(self, config: NpuConfig):
         self.config = config
@@ -44,13 +39,3 @@ class StoreStage(Component):
                 "loaded": Out(1),       # the last of them is taken
             } if loads(self.OPCODE) else {}),
         })
-
-    @staticmethod
-    def load_cycles(config: NpuConfig) -> int:
-        """Cycles that a beat of what is loaded takes; it leaves in the last of them."""
-        return 1
-
-    @staticmethod
-    def load_beats(config: NpuConfig) -> int:
-        """Beats of what is loaded."""
-        return 0

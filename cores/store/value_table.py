@@ -4,35 +4,19 @@ from amaranth.hdl import Module, Mux, Signal, Value
 from amaranth.lib.memory import Memory
 from amaranth.utils import exact_log2
 
-from ..arch.isa import Opcode
 from ..arch.numerics import TABLE_BYTES
-from ..config import NpuConfig
+from ..timing.store import ValueTableTiming
 from .store_stage import StoreStage
 
 __all__ = ["ValueTable"]
 
 
-class ValueTable(StoreStage):
+class ValueTable(ValueTableTiming, StoreStage):
     """Replace each byte of a beat by that of the table in its place, or, without ``use``, by itself.
 
     While ``enable`` is high, the beats of a table are taken, which are written in `load_cycles` each. Golden model:
     ``sim.golden.look_up``.
     """
-
-    OPCODE = Opcode.STORE_TABLE
-    LATENCY = 2
-    #: Bytes of a word: what a port of a block RAM takes in a cycle, and one look-up table can choose from.
-    WORD = 2
-    #: Lanes that share a memory, a port each; the first one's is also that for writing.
-    SHARED = 2
-
-    @staticmethod
-    def load_cycles(config: NpuConfig) -> int:
-        return config.beat_bytes // ValueTable.WORD
-
-    @staticmethod
-    def load_beats(config: NpuConfig) -> int:
-        return TABLE_BYTES // config.beat_bytes
 
     def elaborate(self, platform):
         m = Module()

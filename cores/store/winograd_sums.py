@@ -5,11 +5,12 @@ from amaranth.lib.wiring import In, Out
 
 from ..arch.numerics import POSITIONS
 from ..lib.component import Component
+from ..timing.winograd import WinogradSumsTiming
 
 __all__ = ["WinogradSums"]
 
 
-class WinogradSums(Component):
+class WinogradSums(WinogradSumsTiming, Component):
     """Counts through the nine positions (i, j) that pixel (row k, column l) of a tile is summed up from.
 
     i goes down from k + 2 to k, for each j from l + 2 to l: the last one has a positive sign, as `Requantizer` wants
@@ -17,9 +18,6 @@ class WinogradSums(Component):
 
     Golden model: ``sim.golden.winograd_output``.
     """
-
-    #: Words of a pixel, each read in a cycle of its own.
-    WORDS = 9
 
     def __init__(self):
         super().__init__({

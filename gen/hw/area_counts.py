@@ -4,9 +4,9 @@ import math
 from collections.abc import Sequence
 
 from cores.arch.numerics import TABLE_BYTES
-from cores.compute.mac_array import packed_products
 from cores.config import NpuConfig
-from cores.store.value_table import ValueTable
+from cores.timing.compute import packed_products
+from cores.timing.store import ValueTableTiming
 from gen.families.family import BlockRam
 from gen.families.registry import get_family
 
@@ -28,7 +28,8 @@ def counted(component: str, config: NpuConfig, family: str) -> dict[str, float]:
         return {"dsp": config.macs / shared, "ram": _blocks(memories, block_ram)}
     if component == "store":
         # The value table's memories, one for each two lanes.
-        tables = [(8 * ValueTable.WORD, TABLE_BYTES // ValueTable.WORD)] * (config.ic_lanes // ValueTable.SHARED)
+        word, count = ValueTableTiming.WORD, config.ic_lanes // ValueTableTiming.SHARED
+        tables = [(8 * word, TABLE_BYTES // word)] * count
         return {"dsp": config.ic_lanes, "ram": _blocks(tables, block_ram) if config.table else 0}
     if component in ("weight_ring", "side_ring"):
         depth = config.weight_depth if component == "weight_ring" else config.side_depth

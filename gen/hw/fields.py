@@ -5,11 +5,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import IntFlag
 
+from cores.arch.axi import BOUNDARY_BYTES
 from cores.arch.error_codes import ErrorCode
 from cores.arch.instruction_layout import INDEX_BITS
 from cores.arch.registers import LANES, MAGIC, REGION_BITS, VERSION, Control, Register, Status, registers_of
 from cores.arch.stochastic import LENGTH_BITS
-from cores.bus.axi import BOUNDARY_BYTES
 from cores.config import NpuConfig
 from cores.control.register_file import RegisterFile
 

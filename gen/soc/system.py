@@ -15,7 +15,7 @@ from litex.soc.cores.uart import RS232PHYModel, UARTBone
 from litex.soc.integration.soc import SoCRegion
 from litex.soc.integration.soc_core import SoCCore
 
-from cores.bus.axi import LITE_ADDRESS_BITS
+from cores.arch.axi import LITE_ADDRESS_BITS
 from cores.config import NpuConfig
 from gen.soc.memory_port import MemoryPort
 from gen.soc.module import NpuModule

@@ -9,8 +9,8 @@ windows every channel block is an output tile, and a chunk may serve several of 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-from cores.compute.compute_engine import ComputeEngine
 from cores.config import NpuConfig
+from cores.timing.compute import ComputeEngineTiming
 from gen.ir.graph import Layer
 from gen.tiling.geometry import Geometry, Split, Window, tilings
 from sim.timing.latencies import MEMORY
@@ -40,7 +40,7 @@ def store_cycles(layer: Layer) -> int:
 
 def step_pace(words: float, weight_beats: int, config: NpuConfig) -> float:
     """Cycles from a step to the next: its words', or its weights' (with windows or indices a few more in truth)."""
-    return max(words, weight_beats, ComputeEngine.min_step(config))
+    return max(words, weight_beats, ComputeEngineTiming.min_step(config))
 
 
 #: (cycles, beats, chunk, held) of a tiling: the figures of a `Plan`.

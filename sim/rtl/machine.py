@@ -9,8 +9,8 @@ from pathlib import Path
 
 import numpy as np
 
+from cores.arch.axi import AxiResponse
 from cores.arch.registers import ENGINE_STATES
-from cores.bus.axi import AxiResponse
 from cores.config import NpuConfig
 from cores.errors import NpugenError
 

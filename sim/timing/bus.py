@@ -4,9 +4,9 @@ from collections import deque
 
 import numpy as np
 
-from cores.bus.axi import BOUNDARY_BYTES, MAX_BURST
-from cores.bus.read_engine import ReadEngine
+from cores.arch.axi import BOUNDARY_BYTES, MAX_BURST
 from cores.config import NpuConfig
+from cores.timing.bus import ReadEngineTiming
 
 from .dram import PROGRAM_BASE, Dram, data_base
 from .fifo import NEVER, earliest
@@ -56,7 +56,7 @@ class ReadBus:
         self.free = issue + 1
         for length in burst_lengths(self._config, offset, beats):
             issue = max(issue + 1, self._flight[0] + 1)
-            times = self._answer(issue + ReadEngine.REQUEST_LATENCY - 1, base, offset, length)
+            times = self._answer(issue + ReadEngineTiming.REQUEST_LATENCY - 1, base, offset, length)
             offset += length
             self._data_free = int(times[-1]) + self._pace
             self._flight.append(int(times[-1]))

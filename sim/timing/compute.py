@@ -7,13 +7,15 @@ import numpy as np
 
 from cores.arch.instruction import Instruction
 from cores.arch.isa import Opcode, Queue, StepKind, WordForm
-from cores.buffers.accumulators import Accumulators
-from cores.compute.binary.binary_words import BinaryWords
-from cores.compute.compute_engine import ComputeEngine
-from cores.compute.engine_pair import EnginePair
-from cores.compute.mac_array import MacArray
-from cores.compute.tile_loops import TileLoops
-from cores.compute.weight_loader import WeightLoader
+from cores.timing.binary import BinaryWordsTiming
+from cores.timing.buffers import AccumulatorsTiming
+from cores.timing.compute import (
+    ComputeEngineTiming,
+    EnginePairTiming,
+    MacArrayTiming,
+    TileLoopsTiming,
+    WeightLoaderTiming,
+)
 
 from ..stochastic.streams import Streams
 from .fifo import NEVER, earliest
@@ -28,7 +30,7 @@ class _Tile:
     """A COMPUTE: ``steps`` of ``words`` cycles of the array, ``pace`` cycles apart at least.
 
     ``longer``: how many of the first steps have a ``row`` of words more; ``beats``, ``handover``, ``lead``: of a step's
-    weights, `ComputeEngine.handover` and `WeightLoader.lead`.
+    weights, `ComputeEngineTiming.handover` and `WeightLoaderTiming.lead`.
     """
 
     steps: int
@@ -56,18 +58,19 @@ class Compute:
         config = shared.config
         self.shared = shared
         self.clock = 0
-        self._min_step = ComputeEngine.min_step(config)
+        self._min_step = ComputeEngineTiming.min_step(config)
         self._kinds: dict[StepKind, tuple[int, int, int]] = {}
         #: From an instruction's coming to the head of the queue until it can be taken.
-        self._looking = EnginePair.LATENCY if config.binary_engine else 0
+        self._looking = EnginePairTiming.LATENCY if config.binary_engine else 0
         #: How much later than its first read a window's word is complete.
         self._behind = config.window_reads - 1 if config.depthwise else 0
         #: From an issue until its sums are in the accumulators, int8 and binary.
-        sums = [ComputeEngine.sums_latency(config)] * 2
+        sums = [ComputeEngineTiming.sums_latency(config)] * 2
         if config.binary_engine:
-            sums = [MacArray.latency(config), BinaryWords.shortest_latency(config)]
-        self._drains = [ISSUE_TO_DATA + latency - Accumulators.READ_AHEAD + Accumulators.LATENCY for latency in sums]
-        self._stream_lag = ComputeEngine.lag(config)
+            sums = [MacArrayTiming.latency(config), BinaryWordsTiming.shortest_latency(config)]
+        added = AccumulatorsTiming.LATENCY - AccumulatorsTiming.READ_AHEAD
+        self._drains = [ISSUE_TO_DATA + latency + added for latency in sums]
+        self._stream_lag = ComputeEngineTiming.lag(config)
         #: First cycle in which the next step may start, and in which its weights may be gathered.
         self._step_free = self._gather_free = NEVER
         self._tiles: dict[int, _Tile] = {}
@@ -112,11 +115,11 @@ class Compute:
             is_binary = instruction.opcode == Opcode.COMPUTE and instruction["kind"] == StepKind.BINARY
             if shared.config.binary_engine and instruction.opcode != Opcode.COMPUTE_SET and is_binary != binary:
                 # The other engine takes it when this one has nothing left. Until then it counts as work on the last.
-                finished = drained + 1 + ComputeEngine.REPORT
+                finished = drained + 1 + ComputeEngineTiming.REPORT
                 draining = finished - max(there + self._looking, last + 1)
                 if before >= 0 and draining > 0:
                     shared.spent(engine, "setup", before, draining)
-                    shared.last[engine - 1, before] = finished - 1 + ComputeEngine.REPORT
+                    shared.last[engine - 1, before] = finished - 1 + ComputeEngineTiming.REPORT
                 taken = max(taken, finished)
             queue.pop_one(taken)
             free = taken + 1 + self._looking
@@ -132,10 +135,10 @@ class Compute:
             loaded = yield from shared.take(engine, Queue.LOAD, instruction["wait_load"])
             stored = yield from shared.take(engine, Queue.STORE, instruction["wait_store"])
             # It is prepared when its tokens are there, whether another runs or not.
-            active = max(seen, max(taken + 1, loaded, stored) + TileLoops.PREPARE)
+            active = max(seen, max(taken + 1, loaded, stored) + TileLoopsTiming.PREPARE)
             last_kind, kind = kind, _kind_of(geometry, instruction)
             if kind != last_kind and last >= 0:
-                active = max(active, last + 1 + ComputeEngine.distance(shared.config))
+                active = max(active, last + 1 + ComputeEngineTiming.distance(shared.config))
             free = active + 1
             waiting = max(seen, last + 1)
             waits = max(0, loaded - waiting), max(0, stored - max(waiting, loaded))
@@ -146,11 +149,11 @@ class Compute:
             self.clock = active
             self.to_come -= self._least[index]
             if instruction.opcode == Opcode.COMPUTE:
-                last = yield from self._tile(index, taken + 1 + WeightLoader.LATENCY, active)
+                last = yield from self._tile(index, taken + 1 + WeightLoaderTiming.LATENCY, active)
             else:
                 last = yield from self._windows(index, geometry, instruction, active)
             self.clock = last
-            shared.in_hand(engine, index, waiting + ComputeEngine.REPORT, last + ComputeEngine.REPORT)
+            shared.in_hand(engine, index, waiting + ComputeEngineTiming.REPORT, last + ComputeEngineTiming.REPORT)
             if instruction["post_load"]:
                 shared.post(engine, Queue.LOAD, last)
             before, binary = index, is_binary
@@ -159,7 +162,7 @@ class Compute:
             if instruction["post_store"]:
                 shared.post(engine, Queue.STORE, drained - 1)
             shared.finished[engine] += 1
-            shared.idle_from[engine] = drained + 1 + ComputeEngine.REPORT
+            shared.idle_from[engine] = drained + 1 + ComputeEngineTiming.REPORT
             yield None
 
     def _tile(self, index: int, known: int, active: int) -> TimedSteps:
@@ -245,11 +248,11 @@ class Compute:
             beats, handover, lead)
 
     def _kind(self, kind: StepKind) -> tuple[int, int, int]:
-        """Of a kind of steps: their beats, `ComputeEngine.handover` and `WeightLoader.lead`."""
+        """Of a kind of steps: their beats, `ComputeEngineTiming.handover` and `WeightLoaderTiming.lead`."""
         config = self.shared.config
         if kind not in self._kinds:
-            self._kinds[kind] = (config.step_beats(kind), ComputeEngine.handover(config, kind),
-                                 WeightLoader.lead(config, kind, taken=ComputeEngine.handover(config)))
+            self._kinds[kind] = (config.step_beats(kind), ComputeEngineTiming.handover(config, kind),
+                                 WeightLoaderTiming.lead(config, kind, taken=ComputeEngineTiming.handover(config)))
         return self._kinds[kind]
 
     def _steps(self, index: int, busy: int, waited: int, setup: int) -> None:

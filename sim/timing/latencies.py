@@ -1,12 +1,10 @@
 """Latencies in cycles that the time model puts together from those of the components, and what is no component's."""
 
-from cores.buffers.input_buffer import InputBuffer
-from cores.bus.read_engine import ReadEngine
-from cores.compute.pool_unit import PoolUnit
-from cores.compute.tile_sequencer import TileSequencer
-from cores.lib.fifo import BufferedFifo, Fifo, ShallowFifo
-from cores.store.channel_parameters import ChannelParameters
-from cores.store.requantizer import Requantizer
+from cores.timing.buffers import InputBufferTiming
+from cores.timing.bus import ReadEngineTiming
+from cores.timing.compute import PoolUnitTiming, TileSequencerTiming
+from cores.timing.lib import BufferedFifoTiming, FifoTiming, ShallowFifoTiming
+from cores.timing.store import ChannelParametersTiming, RequantizerTiming
 
 __all__ = [
     "FETCH_ARRIVAL", "ISSUE_TO_DATA", "LOAD_ARRIVAL", "MEMORY", "POOL_CYCLES", "RELEASE_CYCLES", "STORE_TO_BUS",
@@ -17,15 +15,15 @@ __all__ = [
 MEMORY = 40
 
 #: From a beat on the bus until the load engine's writer, or the decoder, can take it.
-LOAD_ARRIVAL = ReadEngine.DATA_LATENCY + BufferedFifo.LATENCY
-FETCH_ARRIVAL = ReadEngine.DATA_LATENCY + ShallowFifo.LATENCY
+LOAD_ARRIVAL = ReadEngineTiming.DATA_LATENCY + BufferedFifoTiming.LATENCY
+FETCH_ARRIVAL = ReadEngineTiming.DATA_LATENCY + ShallowFifoTiming.LATENCY
 
 #: From an issue of the compute engine until its entries are read.
-ISSUE_TO_DATA = TileSequencer.LATENCY + InputBuffer.LATENCY
+ISSUE_TO_DATA = TileSequencerTiming.LATENCY + InputBufferTiming.LATENCY
 #: From the issue of a window's last tap until its result can be taken.
-POOL_CYCLES = ISSUE_TO_DATA + PoolUnit.LATENCY
+POOL_CYCLES = ISSUE_TO_DATA + PoolUnitTiming.LATENCY
 
 #: From a pixel's issue until the channel parameters' registers are free again.
-RELEASE_CYCLES = Requantizer.RELEASE + ChannelParameters.RELEASE_CYCLES
+RELEASE_CYCLES = RequantizerTiming.RELEASE + ChannelParametersTiming.RELEASE_CYCLES
 #: From a beat's leaving the requantizer until the bus: store buffer, write buffer.
-STORE_TO_BUS = 2 * Fifo.LATENCY
+STORE_TO_BUS = 2 * FifoTiming.LATENCY

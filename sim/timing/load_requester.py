@@ -4,10 +4,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from cores.arch.axi import MAX_BURST
 from cores.arch.instruction import Instruction
 from cores.arch.isa import SETTERS, Opcode, Queue
-from cores.bus.axi import MAX_BURST
-from cores.load.load_requester import LoadRequester
+from cores.timing.load import LoadRequesterTiming
 
 from .latencies import LOAD_ARRIVAL
 from .state import Shared, Steps
@@ -74,7 +74,7 @@ class Requester:
             there = queue.next_readable()
             seen = max(there, seen_from, shared.contexts.next_writable())
             stored = yield from shared.take(Queue.LOAD, Queue.STORE, instruction["stores"])
-            accepted = max(seen + LoadRequester.LOOK, stored + LoadRequester.LOOK, free)
+            accepted = max(seen + LoadRequesterTiming.LOOK, stored + LoadRequesterTiming.LOOK, free)
             queue.pop_one(accepted)
             shared.contexts.push_one(accepted)
             self.handed.append(Handed(index, there, max(seen, free), max(seen, free, stored)))
@@ -83,17 +83,17 @@ class Requester:
             if instruction.opcode in SETTERS:
                 geometry = instruction if instruction.opcode == Opcode.LOAD_SET else geometry
                 continue
-            first = accepted + LoadRequester.FIRST_REQUEST
+            first = accepted + LoadRequesterTiming.FIRST_REQUEST
             rows, beats = _rows(geometry, instruction)
             for offset in rows.tolist():
                 for begin in range(0, beats, MAX_BURST):
                     count = min(MAX_BURST, beats - begin)
                     while self.request or shared.load_data.room < count:
                         yield "the bus, or room for load data"
-                    room = int(shared.load_data.writable(count)[-1]) + LoadRequester.ROOM_CYCLES - 1
+                    room = int(shared.load_data.writable(count)[-1]) + LoadRequesterTiming.ROOM_CYCLES - 1
                     self.clock = offered = max(first, self.ready, room)
                     self.request = Request(offered, offset + begin, count)
-                    free = offered + LoadRequester.NEXT_INSTRUCTION
+                    free = offered + LoadRequesterTiming.NEXT_INSTRUCTION
                     yield None
 
 
@@ -114,6 +114,6 @@ class Requests:
                 self.clock = taken
                 yield None
             shared.load_data.push(shared.bus.load(taken, request.offset, request.beats) + LOAD_ARRIVAL)
-            requester.request, requester.ready = None, taken + LoadRequester.REQUEST_CYCLES
+            requester.request, requester.ready = None, taken + LoadRequesterTiming.REQUEST_CYCLES
             self.clock = taken + 1
             yield None

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from cores.load.padded_walk import PaddedWalk
+from cores.timing.load import PaddedWalkTiming
 
 from .fifo import NEVER
 
@@ -17,7 +17,7 @@ class Walk:
         self._last_row = self._ended = NEVER
         self._begun = NEVER
         #: When pixels met their data: the last ones before the box at hand, and its own.
-        self._met = np.full(PaddedWalk.AHEAD, NEVER)
+        self._met = np.full(PaddedWalkTiming.AHEAD, NEVER)
 
     def take(self, time: int) -> int:
         """A box that is there at ``time``: the cycle in which it is taken."""
@@ -36,10 +36,10 @@ class Walk:
 
     def end(self, row: int) -> None:
         """All of them have met; its last row had ``row`` pixels."""
-        count = len(self._met) - PaddedWalk.AHEAD
+        count = len(self._met) - PaddedWalkTiming.AHEAD
 
         def counted(pixel: int) -> int:
             return max(self._begun + 1 + pixel, int(self._met[pixel]) + 1)
         self._last_row = 1 + (counted(count - row - 1) if count > row else self._begun)
         self._ended = counted(count - 1)
-        self._met = self._met[-PaddedWalk.AHEAD:]
+        self._met = self._met[-PaddedWalkTiming.AHEAD:]

@@ -6,10 +6,9 @@ import numpy as np
 
 from cores.arch.instruction import Instruction
 from cores.arch.isa import SETTERS, Opcode, Queue
-from cores.load.gather.gathered_path import GatheredPath
-from cores.load.gather.run_settings import RunSettings
-from cores.load.load_dispatch import LoadDispatch
-from cores.load.winograd.winograd_lines import WinogradLines
+from cores.timing.gather import GatheredPathTiming, RunSettingsTiming
+from cores.timing.load import LoadDispatchTiming
+from cores.timing.winograd import WinogradLinesTiming
 
 from ..hazards import check_box
 from .fifo import NEVER, TimedFifo, earliest
@@ -44,7 +43,7 @@ class Writer:
         gather: Instruction | None = None
         # What goes to the input buffer passes the gatherer, if there is one.
         gathers, runs = bool(shared.config.gather), self.runs
-        behind = GatheredPath.LATENCY - 1 if gathers else 0
+        behind = GatheredPathTiming.LATENCY - 1 if gathers else 0
         at_head = 0         # first cycle in which the next instruction is seen
         token_free = 0      # and in which it is seen which tokens are left
         idle = 0            # first cycle in which the writer is not at work
@@ -57,28 +56,28 @@ class Writer:
             at_head = max(at_head, shared.contexts.next_readable())
             is_box = instruction.opcode == Opcode.LOAD_ACT
             if instruction.opcode in SETTERS:
-                seen = max(at_head + LoadDispatch.LOOK, self.clock + 1, runs.settable)
+                seen = max(at_head + LoadDispatchTiming.LOOK, self.clock + 1, runs.settable)
             else:
                 announced = runs.announce(at_head) if gathers and is_box and not tiles else at_head
-                seen = max(self.walk.take(announced) + 1 + LoadDispatch.LOOK, self.clock)
+                seen = max(self.walk.take(announced) + 1 + LoadDispatchTiming.LOOK, self.clock)
                 if instruction["post_compute"] and not is_box:
                     seen = max(seen, runs.settable)
             tokens = yield from shared.take(engine, Queue.COMPUTE, instruction["wait_compute"])
             lacked = NEVER      # first cycle in which no token is lacked
             if instruction["wait_compute"]:
                 lacked = max(tokens, token_free)
-            accepted = max(seen, lacked + LoadDispatch.LOOK)
+            accepted = max(seen, lacked + LoadDispatchTiming.LOOK)
             if instruction["wait_compute"]:
-                token_free = accepted + LoadDispatch.LEAVE + 1
+                token_free = accepted + LoadDispatchTiming.LEAVE + 1
             if is_box:
                 assert geometry is not None
                 check_box(shared.config, index, geometry, instruction, gather)
-                accepted = max(accepted, transformed + LoadDispatch.LOOK)
+                accepted = max(accepted, transformed + LoadDispatchTiming.LOOK)
             shared.contexts.pop_one(accepted)
             first = max(idle, handed.there)
             self._wait(handed, first, max(at_head, first), lacked, accepted)
             last = done = accepted
-            at_head = accepted + 1 + (0 if instruction.opcode in SETTERS else LoadDispatch.LEAVE)
+            at_head = accepted + 1 + (0 if instruction.opcode in SETTERS else LoadDispatchTiming.LEAVE)
             if instruction.opcode == Opcode.LOAD_SET:
                 geometry, tiles, gather = instruction, None, None
                 self.clock = accepted
@@ -87,7 +86,7 @@ class Writer:
                 self.clock = accepted
             elif instruction.opcode == Opcode.LOAD_GATHER:
                 tiles, gather = None, instruction
-                last = done = accepted + RunSettings.GATHER_CYCLES
+                last = done = accepted + RunSettingsTiming.GATHER_CYCLES
                 self.clock = at_head = last + 1
             elif is_box and tiles is not None:
                 assert geometry is not None
@@ -151,11 +150,11 @@ class Writer:
                 has = [top <= row < top + rows for row in (2 * pair, 2 * pair + 1)]
                 data = np.concatenate([row * width + left + np.arange(cols) for row in range(2) if has[row]] or [_NONE])
                 # The first pixels may wait in front of the lines; the next one comes once the first are written.
-                ahead = WinogradLines.AHEAD
+                ahead = WinogradLinesTiming.AHEAD
                 time = yield from self._pixels(index, data[data < ahead], ahead, time)
                 time = yield from self._pixels(
                     index, data[data >= ahead] - ahead, 2 * width - ahead, max(time, timer.writable))
-                timer.complete(time + WinogradLines.LATENCY)
+                timer.complete(time + WinogradLinesTiming.LATENCY)
         return time, timer.last
 
     def _pixels(self, index: int, data: np.ndarray, total: int, time: int) -> TimedSteps:

@@ -6,9 +6,7 @@ import numpy as np
 
 from cores.arch.instruction import Instruction
 from cores.config import NpuConfig
-from cores.load.gather.byte_window import ByteWindow
-from cores.load.gather.gathered_path import GatheredPath
-from cores.load.gather.run_walk import RunWalk
+from cores.timing.gather import ByteWindowTiming, GatheredPathTiming, RunWalkTiming
 
 from .fifo import NEVER, earliest
 
@@ -53,19 +51,20 @@ class Runs:
         self._last_before = NEVER       # of the box before
         self._last_row = NEVER          # when the walk has come to the last row of the box at hand
         self._first = NEVER             # when its first run may set out
-        self._gone = np.full(RunWalk.AHEAD + 1, NEVER)  # when the last runs set out, as many as the walk is ahead of
+        # When the last runs set out, as many as the walk is ahead of.
+        self._gone = np.full(RunWalkTiming.AHEAD + 1, NEVER)
         # Of the rows before: where each run begins, from the next row's first beat on, and when it was the next to go.
         self._begins = self._next = _NONE
 
     @property
     def settable(self) -> int:
         """First cycle in which an instruction may set something, or a load that has no runs may post a token."""
-        return self.last + GatheredPath.DRAIN_CYCLES
+        return self.last + GatheredPathTiming.DRAIN_CYCLES
 
     def announce(self, time: int) -> int:
         """The next box, at ``time`` at the soonest: the cycle in which it is announced."""
         announced = max(time, self._last_row, self._last_before + 2)
-        self._first = announced + GatheredPath.BOX_CYCLES
+        self._first = announced + GatheredPathTiming.BOX_CYCLES
         self._last_before, self._last_row = self.last, NEVER
         return announced
 
@@ -77,7 +76,7 @@ class Runs:
     def places(self, beats: np.ndarray) -> np.ndarray:
         """Cycles before which ``beats`` of the next row cannot enter, as far as the runs before that row say."""
         begins, following = np.append(self._begins, beats[-1]), np.append(self._next, self.last + 1)
-        return following[np.searchsorted(begins, beats - ByteWindow.SLOTS + 1)]
+        return following[np.searchsorted(begins, beats - ByteWindowTiming.SLOTS + 1)]
 
     def row(self, shape: RowShape, allowed: np.ndarray) -> np.ndarray:
         """A row of runs, as if none of its beats waited for a place; these are ``allowed`` from then on to enter.
@@ -88,10 +87,10 @@ class Runs:
         runs = earliest(np.maximum(inside[shape.needs] + 1, max(self.last + 1, self._first)))
         begins = np.concatenate([self._begins, shape.firsts, [shape.beats]])
         following = np.concatenate([self._next, [self.last + 1], runs + 1])
-        places = following[np.searchsorted(begins, np.arange(shape.beats) - ByteWindow.SLOTS + 1)]
+        places = following[np.searchsorted(begins, np.arange(shape.beats) - ByteWindowTiming.SLOTS + 1)]
         self._last_row = int(self._gone[0]) + 2
         self._gone = np.concatenate([self._gone, runs])[-len(self._gone):]
         self.last = int(runs[-1])
-        still = begins[:-1] > shape.beats - ByteWindow.SLOTS
+        still = begins[:-1] > shape.beats - ByteWindowTiming.SLOTS
         self._begins, self._next = begins[:-1][still] - shape.beats, following[:-1][still]
         return earliest(np.maximum(inside, places))

@@ -8,12 +8,11 @@ import numpy as np
 from cores.arch.instruction import Instruction
 from cores.arch.isa import Opcode, Queue
 from cores.arch.registers import ENGINE_STATES
-from cores.compute.pool_unit import PoolUnit
 from cores.config import NpuConfig
-from cores.control.instruction_fetch import InstructionFetch
-from cores.control.token_counter import TokenCounter
-from cores.lib.fifo import BufferedFifo, ShallowFifo
-from cores.load.load_engine import LoadEngine
+from cores.timing.compute import PoolUnitTiming
+from cores.timing.control import InstructionFetchTiming, TokenCounterTiming
+from cores.timing.lib import BufferedFifoTiming, ShallowFifoTiming
+from cores.timing.load import LoadEngineTiming
 
 from .bus import ReadBus
 from .dram import Dram, DramTiming
@@ -66,17 +65,17 @@ class Shared:
         self.dram = None if dram is None else Dram(dram)
         self.bus = ReadBus(config, latency, self.dram)
         self.queues = {
-            queue: TimedFifo(config.queue_depth, InstructionFetch.QUEUES[queue].LATENCY) for queue in ENGINES}
+            queue: TimedFifo(config.queue_depth, InstructionFetchTiming.QUEUE_LATENCIES[queue]) for queue in ENGINES}
         #: Instructions on their way to each engine, as indices, and how many it has finished.
         self.pending: dict[Queue, list[int]] = {queue: [] for queue in ENGINES}
         self.finished = dict.fromkeys(ENGINES, 0)
         self.idle_from = dict.fromkeys(ENGINES, 0)
         #: Loads that have asked for their data and wait to be written, and the beats that are under way for them.
-        self.contexts = TimedFifo(LoadEngine.CONTEXTS, ShallowFifo.LATENCY)
-        self.load_data = TimedFifo(LoadEngine.FIFO_DEPTH, 0)
-        self.weights = TimedFifo(config.weight_depth, BufferedFifo.LATENCY)
-        self.side = TimedFifo(config.side_depth, BufferedFifo.LATENCY)
-        self.pooled = TimedFifo(PoolUnit.SLOTS, 0)
+        self.contexts = TimedFifo(LoadEngineTiming.CONTEXTS, ShallowFifoTiming.LATENCY)
+        self.load_data = TimedFifo(LoadEngineTiming.FIFO_DEPTH, 0)
+        self.weights = TimedFifo(config.weight_depth, BufferedFifoTiming.LATENCY)
+        self.side = TimedFifo(config.side_depth, BufferedFifoTiming.LATENCY)
+        self.pooled = TimedFifo(PoolUnitTiming.SLOTS, 0)
         self.tokens = {(source, sink): Tokens() for source in ENGINES for sink in ENGINES if source != sink}
         self.write_beats = 0
         #: Cycles in which beats of local stores go to the input buffer, rising: loads stand still then. Those that
@@ -94,7 +93,7 @@ class Shared:
 
     def post(self, source: Queue, sink: Queue, time: int) -> None:
         """A token given by an event of cycle ``time``."""
-        self.tokens[source, sink].times.append(time + TokenCounter.LATENCY)
+        self.tokens[source, sink].times.append(time + TokenCounterTiming.LATENCY)
 
     def spent(self, engine: Queue, state: str, index: int, cycles: int) -> None:
         if cycles:

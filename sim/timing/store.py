@@ -6,19 +6,21 @@ from collections.abc import Generator, Mapping
 import numpy as np
 
 from cores.arch.instruction import Instruction
-from cores.arch.isa import SECOND_STAGES, Opcode, Queue, WordForm
+from cores.arch.isa import SECOND_STAGES, Opcode, Queue, WordForm, loads
 from cores.arch.numerics import MAP_PIXELS, PARAMETER_BYTES
-from cores.buffers.input_buffer import write_latency
-from cores.bus.write_engine import WriteEngine
-from cores.lib.fifo import Fifo
-from cores.store.chain import loads
-from cores.store.local_writer import LocalWriter
-from cores.store.requantizer import Requantizer
-from cores.store.store_engine import StoreEngine
-from cores.store.store_runs import StoreRuns
-from cores.store.store_sequencer import StoreSequencer
-from cores.store.store_stages import STORE_STAGES, stages_of
-from cores.store.winograd_sums import WinogradSums
+from cores.timing.buffers import write_latency
+from cores.timing.bus import WriteEngineTiming
+from cores.timing.lib import FifoTiming
+from cores.timing.store import (
+    STORE_STAGES,
+    LocalWriterTiming,
+    RequantizerTiming,
+    StoreEngineTiming,
+    StoreRunsTiming,
+    StoreSequencerTiming,
+    stages_of,
+)
+from cores.timing.winograd import WinogradSumsTiming
 
 from .bus import burst_lengths
 from .dram import data_base
@@ -35,12 +37,12 @@ _ADD_TURN = 1
 
 def _turn(times: np.ndarray) -> np.ndarray:
     """The first cycles from ``times`` on in which a pixel with a residual may set out."""
-    return times + (_ADD_TURN - times) % Requantizer.ADD_CYCLES
+    return times + (_ADD_TURN - times) % RequantizerTiming.ADD_CYCLES
 
 
 def _bursts(times: np.ndarray, origin: int) -> np.ndarray:
     """When pixels that bend set out: in the first half of every twice `SECOND` cycles from ``origin`` on."""
-    half = Requantizer.SECOND
+    half = RequantizerTiming.SECOND
     burst, place = np.divmod(times - origin, 2 * half)
     burst, place = np.divmod(earliest(half * burst + np.minimum(place, half)), half)
     return origin + 2 * half * burst + place
@@ -50,7 +52,7 @@ class Store:
     def __init__(self, shared: Shared) -> None:
         self.shared = shared
         #: Beats between the sequencer and the bus: those of both buffers.
-        self._beats = TimedFifo(StoreEngine.BUFFER_BEATS + WriteEngine.BUFFER_BEATS, 0)
+        self._beats = TimedFifo(StoreEngineTiming.BUFFER_BEATS + WriteEngineTiming.BUFFER_BEATS, 0)
         self._parameters_free = 0
         self._runs_free = self._address_free = self._bus_free = 0
         #: Responses of the bursts in flight.
@@ -73,7 +75,7 @@ class Store:
         chain: dict[Opcode, Instruction] = {}
         queue = shared.queues[engine]
         free = drained = 0
-        setup = StoreSequencer.SETUP_CYCLES
+        setup = StoreSequencerTiming.SETUP_CYCLES
         while True:
             while not queue.available:
                 yield "an instruction"
@@ -99,7 +101,7 @@ class Store:
             assert geometry is not None
             yield None
             computed = yield from shared.take(engine, Queue.COMPUTE, instruction["wait_compute"])
-            go = max(taken + setup, computed + StoreSequencer.TOKEN_CYCLES)
+            go = max(taken + setup, computed + StoreSequencerTiming.TOKEN_CYCLES)
             shared.spent(engine, "setup", index, setup)
             shared.spent(engine, "wait_compute", index, go - taken - setup)
             self.clock = go
@@ -108,13 +110,13 @@ class Store:
             self._states.end(free)
             self._in_hand(index, taken + 1, free - 1)
             if instruction["post_compute"]:
-                kept = left + LocalWriter.LATENCY + write_latency(shared.config) - 1
+                kept = left + LocalWriterTiming.LATENCY + write_latency(shared.config) - 1
                 shared.post(engine, Queue.COMPUTE, kept if geometry["local"] else last)
             if instruction["post_load"]:
                 shared.post(engine, Queue.LOAD, self.answered)
             shared.finished[engine] += 1
-            drained = left + StoreEngine.DRAINED_CYCLES
-            shared.idle_from[engine] = max(max(free, drained) + StoreSequencer.STATE_CYCLES, self.answered + 1)
+            drained = left + StoreEngineTiming.DRAINED_CYCLES
+            shared.idle_from[engine] = max(max(free, drained) + StoreSequencerTiming.STATE_CYCLES, self.answered + 1)
             self.clock = free
             yield None
 
@@ -129,19 +131,19 @@ class Store:
         pooled, local = bool(instruction["pooled"]), bool(geometry["local"])
         rows, cols, copies = geometry["rows"], geometry["cols"], 1 + instruction["repeats"]
         tiles = geometry["words"] == WordForm.TILES and not pooled
-        in_bursts, origin = bends and not tiles and not signs, wanted + Requantizer.SECOND
-        pace = WinogradSums.WORDS if tiles else Requantizer.ADD_CYCLES if add and not in_bursts else 1
+        in_bursts, origin = bends and not tiles and not signs, wanted + RequantizerTiming.SECOND
+        pace = WinogradSumsTiming.WORDS if tiles else RequantizerTiming.ADD_CYCLES if add and not in_bursts else 1
         # Pixels of a beat.
         group = MAP_PIXELS if signs else 1
-        latency = Requantizer.latency(config, add=add) + sum(stage.LATENCY for stage in stages_of(config))
-        latency += Fifo.LATENCY if local else STORE_TO_BUS
+        latency = RequantizerTiming.latency(config, add=add) + sum(stage.LATENCY for stage in stages_of(config))
+        latency += FifoTiming.LATENCY if local else STORE_TO_BUS
         port = 1 if local or shared.dram is None else shared.dram.timing.write_pace
         if tiles:
-            latency += WinogradSums.WORDS - 1
+            latency += WinogradSumsTiming.WORDS - 1
         # Further cycles of a place that is vacant, until a pixel has it: a beat has moved up into the write engine.
-        vacant = StoreEngine.ROOM_CYCLES - 1 + (0 if local else Fifo.LATENCY)
+        vacant = StoreEngineTiming.ROOM_CYCLES - 1 + (0 if local else FifoTiming.LATENCY)
         states = self._states = StoreStates(shared, index, go, add=add, tiles=bool(tiles))
-        time, sent, run, behind = go, go, go + StoreRuns.RUN_CYCLES, go
+        time, sent, run, behind = go, go, go + StoreRunsTiming.RUN_CYCLES, go
         for block in range(instruction["blocks"]):
             loaded = yield from self._parameters(wanted)
             wanted = loaded + 1
@@ -157,7 +159,8 @@ class Store:
                         sent = run + 1
                     else:
                         burst = max(burst + 1, self._responses[0] + 1)
-                        sent = max(burst + WriteEngine.RUN_LATENCY + WriteEngine.DATA_LATENCY - 1, self._bus_free)
+                        sent = max(burst + WriteEngineTiming.RUN_LATENCY + WriteEngineTiming.DATA_LATENCY - 1,
+                                   self._bus_free)
                     pixels = min(left, length * group)
                     left -= pixels
                     begin, offset = offset, offset + length
@@ -191,7 +194,7 @@ class Store:
                         else:
                             times = earliest(allowed, pace)
                         if residual:
-                            shared.side.pop(times + StoreSequencer.RESIDUAL_CYCLES)
+                            shared.side.pop(times + StoreSequencerTiming.RESIDUAL_CYCLES)
                         if pooled:
                             shared.pooled.pop(times[(columns % copies == copies - 1) | (columns == cols - 1)])
                         column += count
@@ -211,7 +214,7 @@ class Store:
                         sent = int(leaving[-1]) + port if len(leaving) else sent
                         self.clock = time
                         if local:
-                            shared.kept = np.concatenate([shared.kept, leaving + LocalWriter.LATENCY])
+                            shared.kept = np.concatenate([shared.kept, leaving + LocalWriterTiming.LATENCY])
                         else:
                             shared.write_beats += len(leaving)
                         yield None
@@ -223,12 +226,14 @@ class Store:
                         self.answered = self._answered(sent - port, begin, length)
                         self._responses.append(self.answered)
                 self._address_free = burst
-                run = max(run + StoreRuns.RUN_CYCLES, self._address_free)
+                run = max(run + StoreRunsTiming.RUN_CYCLES, self._address_free)
                 self._runs_free += 1
             # The registers of the parameters are free once a block's last (or only) use of them is under way.
-            self._parameters_free = (time - pace + 1 if add else first) + RELEASE_CYCLES + Requantizer.late(config)
+            used = time - pace + 1 if add else first
+            self._parameters_free = used + RELEASE_CYCLES + RequantizerTiming.late(config)
         # The last beat leaves the buffer for the write engine's as soon as that has a place for it.
-        left = sent - 1 if local else max(behind - Fifo.LATENCY, self._beats.taken(WriteEngine.BUFFER_BEATS) + 1)
+        left = sent - 1 if local else max(behind - FifoTiming.LATENCY,
+                                          self._beats.taken(WriteEngineTiming.BUFFER_BEATS) + 1)
         return time if tiles else time - pace + 1, left
 
     def _answered(self, cycle: int, offset: int, beats: int) -> int:
@@ -240,7 +245,7 @@ class Store:
         return shared.dram.write(cycle, data_base(shared.config) + offset * beat_bytes, beats, beat_bytes)
 
     def _in_hand(self, index: int, first: int, last: int) -> None:
-        late = StoreSequencer.STATE_CYCLES
+        late = StoreSequencerTiming.STATE_CYCLES
         self.shared.in_hand(Queue.STORE, index, first + late, last + late)
 
     def _load(self, opcode: Opcode, index: int, begin: int) -> TimedSteps:

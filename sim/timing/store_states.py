@@ -5,8 +5,8 @@ from collections.abc import Mapping
 import numpy as np
 
 from cores.arch.isa import Queue
-from cores.store.requantizer import Requantizer
-from cores.store.winograd_sums import WinogradSums
+from cores.timing.store import RequantizerTiming
+from cores.timing.winograd import WinogradSumsTiming
 
 from .state import Shared
 
@@ -24,7 +24,7 @@ class StoreStates:
     def __init__(self, shared: Shared, index: int, go: int, *, add: bool, tiles: bool) -> None:
         self._shared, self._index = shared, index
         #: Cycles of a pixel.
-        self._work = (WinogradSums.WORDS if tiles else 1) + (Requantizer.ADD_CYCLES - 1 if add else 0)
+        self._work = (WinogradSumsTiming.WORDS if tiles else 1) + (RequantizerTiming.ADD_CYCLES - 1 if add else 0)
         #: First cycle that has no state yet.
         self._next = go + 1
 

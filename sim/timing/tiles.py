@@ -1,8 +1,7 @@
 """Time of the transformer of Winograd tiles (`cores.load.winograd`), which works on after the buffer writer."""
 
 from cores.config import NpuConfig
-from cores.load.winograd.winograd_input import WinogradInput
-from cores.load.winograd.winograd_lines import WinogradLines
+from cores.timing.winograd import WinogradInputTiming, WinogradLinesTiming
 
 from .fifo import NEVER
 
@@ -14,7 +13,7 @@ class TileTimer:
 
     def __init__(self, config: NpuConfig, tile_cols: int, pairs_of_block: int) -> None:
         self._tile_cols, self._pairs_of_block = tile_cols, pairs_of_block
-        self._latency = WinogradInput.latency(config)
+        self._latency = WinogradInputTiming.latency(config)
         self._pairs = 0
         #: When each pair of rows, and of columns, was used for the last time.
         self._released: list[int] = []
@@ -25,7 +24,7 @@ class TileTimer:
     @property
     def writable(self) -> int:
         """First cycle in which a pixel of the next pair of rows may be written."""
-        place = self._pairs - WinogradLines.PAIRS
+        place = self._pairs - WinogradLinesTiming.PAIRS
         return self._released[place] + 1 if place >= 0 else NEVER
 
     @property
@@ -42,14 +41,14 @@ class TileTimer:
         start = made = time + 1
         for number in range(self._tile_cols + 1):
             begin = max(start, self._columns_free)
-            if self._columns >= WinogradInput.PAIRS:
-                begin = max(begin, self._freed[self._columns - WinogradInput.PAIRS] + 1)
-            made = begin + WinogradInput.COLUMN_CYCLES - 1
+            if self._columns >= WinogradInputTiming.PAIRS:
+                begin = max(begin, self._freed[self._columns - WinogradInputTiming.PAIRS] + 1)
+            made = begin + WinogradInputTiming.COLUMN_CYCLES - 1
             self._columns += 1
             self._columns_free = made + 1
             if number:
-                first = max(self._values_free, made + WinogradInput.COLUMN_LATENCY)
-                self._values_free = first + WinogradInput.TILE_CYCLES
+                first = max(self._values_free, made + WinogradInputTiming.COLUMN_LATENCY)
+                self._values_free = first + WinogradInputTiming.TILE_CYCLES
                 self._freed.append(self._values_free - 1)
         self._freed.append(self._freed[-1])
         self._released.append(made)

@@ -6,11 +6,12 @@ from collections import deque
 import cocotb
 from cocotb.triggers import ClockCycles, RisingEdge
 
+from cores.arch.axi import AxiResponse
 from cores.arch.error_codes import ErrorCode
 from cores.arch.instruction import Instruction, decode, encode
 from cores.arch.instruction_layout import QueueEntry
 from cores.arch.isa import INSTRUCTION_BYTES, Opcode, Queue
-from cores.bus.axi import AxiResponse, ErrorReport, read_data_layout, read_request_layout
+from cores.bus.axi import ErrorReport, read_data_layout, read_request_layout
 from cores.config import NpuConfig
 from cores.control.instruction_fetch import InstructionFetch
 from tests.bench import bench_parameters

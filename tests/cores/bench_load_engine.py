@@ -4,9 +4,9 @@ import cocotb
 import numpy as np
 from cocotb.triggers import ClockCycles, RisingEdge
 
+from cores.arch.axi import AxiResponse
 from cores.arch.error_codes import ErrorCode
 from cores.arch.isa import Opcode
-from cores.bus.axi import AxiResponse
 from tests.cores.load_surroundings import CONFIG, REGION, Program, Surroundings, fails, random_program, run
 
 

@@ -3,9 +3,9 @@
 import cocotb
 import numpy as np
 
+from cores.arch.axi import AxiResponse
 from cores.arch.error_codes import ErrorCode
-from cores.buffers.input_buffer import write_latency
-from cores.bus.axi import AxiResponse
+from cores.timing.buffers import write_latency
 from tests.cores.load_flow_environment import CONFIG, REPORT_CYCLES, RINGS, ROOM, begin, random_program, start
 from tests.cores.load_stimulus import LoadStimulus
 

@@ -6,7 +6,7 @@ import random
 import cocotb
 from cocotb.triggers import ClockCycles, RisingEdge
 
-from cores.bus.axi import MAX_BURST
+from cores.arch.axi import MAX_BURST
 from cores.bus.read_ports import ReadPorts
 from tests.bench import bench_parameters
 from tests.cores.bus_models import PipelinedMemory, start, watch_stable

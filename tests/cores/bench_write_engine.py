@@ -6,8 +6,9 @@ import cocotb
 from cocotb.triggers import ClockCycles, RisingEdge
 from cocotbext.axi import AxiRamWrite, AxiWriteBus
 
+from cores.arch.axi import AxiResponse
 from cores.arch.error_codes import ErrorCode
-from cores.bus.axi import AxiResponse, ErrorReport, write_run_layout
+from cores.bus.axi import ErrorReport, write_run_layout
 from cores.config import NpuConfig
 from tests.bench import bench_parameters
 from tests.cores.bus_models import PipelinedMemory, send, start, watch_stable

@@ -8,9 +8,10 @@ import numpy as np
 from cocotb.clock import Clock
 from cocotb.triggers import FallingEdge, RisingEdge
 
+from cores.arch.axi import AxiResponse
 from cores.arch.instruction_layout import QueueEntry
 from cores.arch.registers import ENGINE_STATES
-from cores.bus.axi import AxiResponse, ErrorReport, read_request_layout
+from cores.bus.axi import ErrorReport, read_request_layout
 from cores.config import NpuConfig
 from cores.load.gather.byte_window import ByteWindow
 from cores.load.gather.run_gatherer import RunGatherer

@@ -5,9 +5,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from cores.arch.axi import MAX_BURST
 from cores.arch.instruction import Instruction, encode
 from cores.arch.isa import Opcode
-from cores.bus.axi import MAX_BURST
 from cores.config import NpuConfig
 
 __all__ = ["Delivery", "Load", "LoadStimulus", "Request"]

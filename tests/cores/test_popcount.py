@@ -6,7 +6,8 @@ from amaranth.hdl import Cat, Module
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
-from cores.compute.binary.popcount import add_ones, adders, carries, parities, parity_steps
+from cores.compute.binary.popcount import add_ones, carries, parities, parity_steps
+from cores.timing.binary import adders
 from tests.cores.binary_values import pack_bits, parity_bits
 from tests.cores.simulation import simulate
 

@@ -18,13 +18,14 @@ EDGES = {
     "cores.errors": "",
     "cores.arch": "",
     "cores.config": "cores.arch cores.errors npudriver",
-    "cores.lib": "",
-    "cores.bus": "cores.arch cores.config cores.lib",
-    "cores.control": "cores.arch cores.bus cores.config cores.lib",
-    "cores.buffers": "cores.arch cores.config cores.lib",
-    "cores.load": "cores.arch cores.buffers cores.bus cores.config cores.control cores.lib",
-    "cores.compute": "cores.arch cores.buffers cores.config cores.control cores.lib",
-    "cores.store": "cores.arch cores.buffers cores.bus cores.config cores.control cores.lib",
+    "cores.timing": "cores.arch cores.config",
+    "cores.lib": "cores.timing",
+    "cores.bus": "cores.arch cores.config cores.lib cores.timing",
+    "cores.control": "cores.arch cores.bus cores.config cores.lib cores.timing",
+    "cores.buffers": "cores.arch cores.config cores.lib cores.timing",
+    "cores.load": "cores.arch cores.buffers cores.bus cores.config cores.control cores.lib cores.timing",
+    "cores.compute": "cores.arch cores.buffers cores.config cores.control cores.lib cores.timing",
+    "cores.store": "cores.arch cores.buffers cores.bus cores.config cores.control cores.lib cores.timing",
     "cores": "cores.arch cores.bus cores.compute cores.config cores.control cores.lib cores.load cores.store "
              "npudriver",
     "boards": "cores.config cores.errors",
@@ -36,11 +37,10 @@ EDGES = {
     "sim.signs": "cores.arch npudriver",
     "sim.table": "cores.arch",
     "sim.hazards": "cores.arch cores.config sim.errors",
-    "sim.timing": "cores.arch cores.buffers cores.bus cores.compute cores.config cores.control cores.lib cores.load "
-                  "cores.store sim.hazards sim.stochastic",
-    "sim": "cores.arch cores.compute cores.config cores.errors npudriver sim.errors sim.golden sim.hazards sim.signs "
+    "sim.timing": "cores.arch cores.config cores.timing sim.hazards sim.stochastic",
+    "sim": "cores.arch cores.config cores.errors cores.timing npudriver sim.errors sim.golden sim.hazards sim.signs "
            "sim.stochastic sim.store_operations sim.table sim.timing",
-    "sim.rtl": "cores cores.arch cores.bus cores.config cores.errors cores.lib npudriver sim sim.errors sim.timing",
+    "sim.rtl": "cores cores.arch cores.config cores.errors cores.lib npudriver sim sim.errors sim.timing",
     "sim.cosim": "cores.arch cores.config sim sim.hazards sim.rtl",
     "sim.devices": "cores cores.arch cores.config npudriver sim sim.errors sim.rtl",
     # compiler
@@ -54,11 +54,11 @@ EDGES = {
     "gen.onnx": "cores.arch cores.config gen.files gen.ir gen.passes sim.golden",
     "gen.partition": "gen.ir gen.onnx",
     "gen.quantize": "cores.arch cores.errors gen.onnx sim.stochastic",
-    "gen.tiling": "cores.arch cores.compute cores.config gen.ir sim.timing",
+    "gen.tiling": "cores.arch cores.config cores.timing gen.ir sim.timing",
     "gen.memory": "npudriver",
     "gen.program": "boards cores.arch cores.config cores.errors gen.files gen.memory npudriver sim.stochastic",
     "gen.lowering": "cores.arch cores.config gen.ir gen.memory gen.tiling",
-    "gen.mapping": "cores.arch cores.config cores.store gen.ir gen.lowering gen.memory gen.options gen.tiling sim "
+    "gen.mapping": "cores.arch cores.config cores.timing gen.ir gen.lowering gen.memory gen.options gen.tiling sim "
                    "sim.golden sim.stochastic",
     "gen.compiler": "cores.arch cores.config gen.ir gen.lowering gen.mapping gen.options gen.passes gen.program",
     # models to try
@@ -70,14 +70,14 @@ EDGES = {
     "gen.prune": "cores.config cores.errors gen.compiler gen.ir gen.onnx gen.options gen.passes gen.quantize "
                  "gen.run sim",
     "gen.train": "cores.config cores.errors gen.files gen.onnx gen.prune gen.run",
-    "gen.hw": "boards cores cores.arch cores.bus cores.compute cores.config cores.control cores.errors cores.store "
-              "gen.families gen.files gen.netlist npudriver sim",
+    "gen.hw": "boards cores cores.arch cores.bus cores.config cores.control cores.errors cores.timing gen.families "
+              "gen.files gen.netlist npudriver sim",
     "gen.stochastic": "cores.arch cores.config cores.errors gen.files gen.hw sim sim.golden sim.stochastic",
     "gen.energy": "cores cores.arch cores.compute cores.config cores.errors gen.files gen.hw gen.stochastic",
     "gen.explore": "boards cores.arch cores.config cores.errors gen.compiler gen.energy gen.families gen.files gen.hw "
                    "gen.ir gen.onnx gen.options gen.partition gen.passes gen.prune gen.run gen.stochastic sim",
-    "gen.soc": "boards cores cores.bus cores.config cores.errors gen.families gen.hw gen.ir gen.run npudriver sim "
-               "sim.rtl",
+    "gen.soc": "boards cores cores.arch cores.bus cores.config cores.errors gen.families gen.hw gen.ir gen.run "
+               "npudriver sim sim.rtl",
     "gen.deploy": "boards cores.config cores.errors gen.files gen.hw gen.ir gen.run npudriver",
     "gen.bench": "boards cores cores.arch cores.compute cores.config gen.check gen.compiler gen.energy gen.explore "
                  "gen.files gen.hw gen.ir gen.mapping gen.onnx gen.options gen.partition gen.passes gen.program "

@@ -6,9 +6,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from cores.arch.axi import AxiResponse
 from cores.arch.error_codes import ErrorCode
 from cores.arch.registers import VERSION
-from cores.bus.axi import AxiResponse
 from cores.config import NpuConfig
 from sim.errors import MachineError
 from sim.rtl import Bus, BusFault, Driver, DriverError, ProtocolError, RtlMachine, run_program

@@ -8,11 +8,11 @@ import random
 import numpy as np
 import pytest
 
+from cores.arch.axi import AxiResponse
 from cores.arch.error_codes import ErrorCode
 from cores.arch.instruction import Instruction
 from cores.arch.isa import Opcode
 from cores.arch.registers import Status
-from cores.bus.axi import AxiResponse
 from cores.config import NpuConfig
 from sim import functional
 from sim.errors import MachineError

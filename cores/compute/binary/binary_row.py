@@ -6,15 +6,13 @@ from amaranth.lib.wiring import In, Out
 
 from ...config import NpuConfig
 from ...lib.component import Component
-from .popcount import FIRST_ONES, ONES, add_ones, adders, carries, count_of, halves, parity_steps
+from ...timing.binary import ADDITIONS, ONES, BinaryRowTiming
+from .popcount import add_ones, carries, count_of, halves, parity_steps
 
 __all__ = ["BinaryRow"]
 
-#: Additions between two registers.
-_ADDITIONS = 2
 
-
-class BinaryRow(Component):
+class BinaryRow(BinaryRowTiming, Component):
     """For each pixel, how many of its ``binary_bits`` bits are equal to the weights': ``counts``, one word a cycle.
 
     Latency `BinaryRow.latency` from ``bits``. All rows of the unit are the same module. ``parities`` are those of
@@ -35,16 +33,6 @@ class BinaryRow(Component):
             "marks": In(data.ArrayLayout(2, px)),
             "counts": Out(data.ArrayLayout(range(bits + 1), px)),  # equal bits of each pixel
         })
-
-    @staticmethod
-    def _adder_stages(config: NpuConfig) -> int:
-        # A chain for each half, then the halves' sum.
-        return -(-adders(config.binary_bits // 4 - FIRST_ONES + 1) // _ADDITIONS) + 1
-
-    @classmethod
-    def latency(cls, config: NpuConfig) -> int:
-        """Cycles: majorities, then a few additions in each."""
-        return 1 + cls._adder_stages(config)
 
     def elaborate(self, platform):
         m = Module()
@@ -99,11 +87,11 @@ class BinaryRow(Component):
             return list(register)
 
         ones = held(early, "early")
-        begin = max(1, len(ones) + len(late) - 1 - ONES * _ADDITIONS * (stages - 1))
+        begin = max(1, len(ones) + len(late) - 1 - ONES * ADDITIONS * (stages - 1))
         (number, maximum), ones = count_of(ones[:begin]), ones[begin:]
         for stage in range(stages):
             last, marks = stage == stages - 1, stage == stages - 2
-            for _ in range(0 if last else _ADDITIONS):
+            for _ in range(0 if last else ADDITIONS):
                 if ones:
                     number, maximum, ones = add_ones(number, maximum, ones)
             if not last:

@@ -7,13 +7,14 @@ from amaranth.lib.wiring import In, Out
 from ...buffers.input_buffer import BankShape
 from ...config import NpuConfig
 from ...lib.component import Component, record
+from ...timing.binary import BinaryUnitTiming
 from .binary_row import BinaryRow
 from .popcount import entry_parities
 
 __all__ = ["BinaryUnit"]
 
 
-class BinaryUnit(Component):
+class BinaryUnit(BinaryUnitTiming, Component):
     """How many bits of each pixel of a word equal the weights of each of ``binary_rows`` rows.
 
     ``latency`` cycles from pixels to counts, one word a cycle. Pixels are not put in order in front of the rows, as
@@ -43,11 +44,6 @@ class BinaryUnit(Component):
             # Equal bits, for each pixel of each output lane.
             "counts": Out(data.ArrayLayout(range(bits + 1), config.oc_lanes * px)),
         })
-
-    @classmethod
-    def shortest_latency(cls, config: NpuConfig) -> int:
-        """Cycles from ``pixels`` to ``counts`` where nothing makes them wait."""
-        return 1 + BinaryRow.latency(config)
 
     def _sides(self, banks: list[Value]) -> list[Value]:
         """What the even and the odd bank of a word's pixels have; with one pixel, all there is."""

@@ -4,8 +4,8 @@ from amaranth.hdl import Cat, Module, Signal
 from amaranth.lib import data
 from amaranth.lib.wiring import In
 
-from ...arch.isa import StepKind
 from ...config import NpuConfig
+from ...timing.binary import BinaryWordsTiming
 from ..array_unit import ArrayUnit
 from .binary_unit import BinaryUnit
 from .popcount import entry_parities
@@ -13,23 +13,17 @@ from .popcount import entry_parities
 __all__ = ["BinaryWords"]
 
 
-class BinaryWords(ArrayUnit):
+class BinaryWords(BinaryWordsTiming, ArrayUnit):
     """How many bits of each pixel of a word equal the weights of each of ``binary_rows`` rows.
 
     Golden model: ``sim.golden.binary_popcount``.
     """
-
-    KIND = StepKind.BINARY
 
     def __init__(self, config: NpuConfig, *, latency: int):
         super().__init__(config, latency=latency, ports={
             # Of each pixel, which halves count half of their bits.
             "zeros": In(data.ArrayLayout(2, config.banks)),
         })
-
-    @classmethod
-    def shortest_latency(cls, config: NpuConfig) -> int:
-        return BinaryUnit.shortest_latency(config)
 
     def elaborate(self, platform):
         m = Module()

@@ -13,14 +13,10 @@ from typing import TypeVar
 from amaranth.hdl import Cat, Const, Value
 
 from ...arch.numerics import half_of
+from ...timing.binary import FIRST_ONES, ONES
 
-__all__ = ["FIRST_ONES", "ONES", "add_ones", "adders", "carries", "count_of", "entry_parities", "halves", "parities",
+__all__ = ["add_ones", "carries", "count_of", "entry_parities", "halves", "parities",
            "parity_steps"]
-
-#: Ones that one addition takes: five into the adder's own look-up tables and one as its carry.
-ONES = 6
-#: Ones that a look-up table for each digit counts: what a chain of additions may begin with.
-FIRST_ONES = 3
 
 _T = TypeVar("_T")
 
@@ -93,11 +89,6 @@ def count_of(ones: list[Value]) -> tuple[Value, int]:
         return Cat(ones), len(ones)
     a, b, c = tuple([*ones, *[Const(0)] * (FIRST_ONES - len(ones))])
     return Cat(a ^ b ^ c, _majority(a, b, c)), len(ones)
-
-
-def adders(ones: int) -> int:
-    """How many times `add_ones` is used to count ``ones`` ones."""
-    return -(-(ones - 1) // ONES)
 
 
 def add_ones(number: Value, maximum: int, ones: list[Value]) -> tuple[Value, int, list[Value]]:

@@ -5,11 +5,9 @@ from collections.abc import Sequence as Items
 from amaranth.hdl import Cat, Const, Module, Signal, Value
 
 from ...arch.stochastic import MAX_LENGTH_LOG, Sequence, direction_numbers, sobol_numbers
+from ...timing.stochastic import ADDED, tree_stages
 
-__all__ = ["above", "count_four", "delayed", "sequence_numbers", "summed", "tree_stages"]
-
-#: Numbers that are added between two registers.
-_ADDED = 4
+__all__ = ["above", "count_four", "delayed", "sequence_numbers", "summed"]
 
 
 def sequence_numbers(index: Value, sequence: Sequence, *, bits: int) -> list[Value]:
@@ -40,26 +38,19 @@ def count_four(a: Value, b: Value, c: Value, d: Value) -> Value:
     return Cat(a ^ b ^ c ^ d, (a & b | c & d | (a ^ b) & (c ^ d)) & ~four, four)
 
 
-def tree_stages(count: int) -> int:
-    """Registers that `summed` has for so many numbers."""
-    stages = 0
-    while count > 1:
-        count, stages = -(-count // _ADDED), stages + 1
-    return stages
-
-
 def summed(m: Module, values: Items[Value], name: str) -> Value:
     """Their sum, `tree_stages` cycles later; a single one as it is."""
-    level = 0
+    level, stages = 0, tree_stages(len(values))
     while len(values) > 1:
         level += 1
         sums = []
-        for begin in range(0, len(values), _ADDED):
-            total = sum(values[begin + 1:begin + _ADDED], start=values[begin])
-            register = Signal(total.shape(), name=f"{name}{level}_{begin // _ADDED}", reset_less=True)
+        for begin in range(0, len(values), ADDED):
+            total = sum(values[begin + 1:begin + ADDED], start=values[begin])
+            register = Signal(total.shape(), name=f"{name}{level}_{begin // ADDED}", reset_less=True)
             m.d.sync += register.eq(total)
             sums.append(register)
         values = sums
+    assert level == stages
     return values[0]
 
 

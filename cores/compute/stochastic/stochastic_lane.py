@@ -1,7 +1,6 @@
 """Stochastic lane: streams of N activations and N weights become the sum of their products."""
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import NamedTuple
 
 from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value, signed
 from amaranth.lib import data
@@ -9,21 +8,14 @@ from amaranth.lib.wiring import In, Out
 
 from ...arch.stochastic import ACC_BLOCK, MAX_LENGTH_LOG, Circuit
 from ...lib.component import Component
-from .logic import count_four, summed, tree_stages
+from ...timing.stochastic import StochasticLaneTiming
+from .logic import count_four, summed
 from .stream_source import StreamSelect
 
-__all__ = ["LaneTiming", "StochasticLane"]
+__all__ = ["StochasticLane"]
 
 
-class LaneTiming(NamedTuple):
-    """Cycles after the streams' bits in which their other marks are due; 0 where a circuit does not look at them."""
-
-    held: int       # ``first_held``
-    select: int     # ``select``
-    counted: int    # ``first`` and ``valid``
-
-
-class StochasticLane(Component):
+class StochasticLane(StochasticLaneTiming, Component):
     """One output of one pixel, by any `Circuit`: ``bits`` of each stream a cycle, the sum in ``count``.
 
     ``count`` has a word's sum in the cycle after the marks of its last bits, in units of one bit of the result's
@@ -52,24 +44,6 @@ class StochasticLane(Component):
     def count_bits(inputs: int) -> int:
         """Of a sum from -``inputs`` to ``inputs`` times the longest stream."""
         return (inputs - 1).bit_length() + MAX_LENGTH_LOG + 2
-
-    @staticmethod
-    def timing(circuit: Circuit, *, inputs: int, bits: int) -> LaneTiming:
-        """When the marks of stream bits are due."""
-        fours = tree_stages(inputs // 4)
-        match circuit:
-            case Circuit.XNOR_MUX:
-                return LaneTiming(0, 0, 1 + tree_stages(bits))
-            case Circuit.AND_SEP_OR:
-                return LaneTiming(0, 1, 2 + tree_stages(bits))
-            case Circuit.AND_SEP_COUNTER:
-                return LaneTiming(1 + fours, 2 + fours, 3 + fours)
-            case Circuit.UGEMM:
-                return LaneTiming(2 + fours, 0, 3 + fours)
-            case Circuit.AND_ACC:
-                return LaneTiming(2, 0, 3 + fours)
-            case _:
-                return LaneTiming(0, 0, 1 + tree_stages(inputs * bits // 2))
 
     def elaborate(self, platform):
         m = Module()

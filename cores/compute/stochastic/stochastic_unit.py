@@ -8,6 +8,7 @@ from amaranth.lib.wiring import In, Out
 
 from ...arch.stochastic import MAX_LENGTH_LOG, MIN_LENGTH_LOG, SUM_LOG, Circuit, sum_bits
 from ...lib.component import Component
+from ...timing.stochastic import StochasticUnitTiming
 from .logic import above, delayed
 from .place_thresholds import PlaceThresholds
 from .stochastic_lane import StochasticLane
@@ -15,11 +16,9 @@ from .stream_source import LogShape, StreamSource
 
 __all__ = ["StochasticUnit"]
 
-#: Cycles by which uGEMM's weights are compared later than its activations: place, comparison.
-_BEHIND = 2
 
 
-class StochasticUnit(Component):
+class StochasticUnit(StochasticUnitTiming, Component):
     """Sum over ``inputs`` of products of int8 pixels and weights, for ``rows`` output lanes and ``pixels`` pixels.
 
     A word starts with ``start`` and takes 2**``made`` / ``bits`` cycles, after which the next may start. Its pixels,
@@ -51,26 +50,6 @@ class StochasticUnit(Component):
             # Of each row of each pixel.
             "sums": Out(data.ArrayLayout(signed(sum_bits(inputs)), pixels * rows)),
         })
-
-    @classmethod
-    def latency(cls, circuit: Circuit, *, inputs: int, bits: int, made: int) -> int:
-        """Cycles from ``start`` to ``valid`` of a word of ``made`` bits."""
-        return made // bits - 1 + cls.drain(circuit, inputs=inputs, bits=bits)
-
-    @classmethod
-    def drain(cls, circuit: Circuit, *, inputs: int, bits: int) -> int:
-        """The same of a word of a single cycle: of a longer one, from its last cycle on."""
-        return cls._before_lanes(circuit) + StochasticLane.timing(circuit, inputs=inputs, bits=bits).counted + 3
-
-    @staticmethod
-    def weights_taken(circuit: Circuit) -> int:
-        """Cycles after ``load`` in which the weights are taken over."""
-        return _BEHIND if circuit == Circuit.UGEMM else 0
-
-    @staticmethod
-    def _before_lanes(circuit: Circuit) -> int:
-        """Cycles from ``start`` to the first stream bits at the lanes, less one."""
-        return StreamSource.LATENCY + StochasticUnit.weights_taken(circuit)
 
     def _compared(self, value: Value) -> Value:
         """What of an int8 register is compared: the value plus 128, or twice the magnitude, which 128 is above."""

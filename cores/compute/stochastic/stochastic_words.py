@@ -3,9 +3,8 @@
 from amaranth.hdl import Module, Mux, Signal, Value
 from amaranth.lib import data
 
-from ...arch.isa import StepKind
-from ...config import NpuConfig
 from ...lib.bits import select
+from ...timing.stochastic import StochasticWordsTiming
 from ..array_unit import ArrayUnit
 from .logic import delayed
 from .stochastic_unit import StochasticUnit
@@ -13,7 +12,7 @@ from .stochastic_unit import StochasticUnit
 __all__ = ["StochasticWords"]
 
 
-class StochasticWords(ArrayUnit):
+class StochasticWords(StochasticWordsTiming, ArrayUnit):
     """Sums of a block's products, by streams, for each pixel of a word and each of ``stochastic_rows`` rows, in units
     of int8 products.
 
@@ -22,17 +21,6 @@ class StochasticWords(ArrayUnit):
 
     Golden model: ``sim.stochastic.circuits``.
     """
-
-    KIND = StepKind.STOCHASTIC
-    LAGS = True
-
-    @classmethod
-    def rows_copied(cls, config: NpuConfig) -> int:
-        return StochasticUnit.weights_taken(config.circuit)
-
-    @classmethod
-    def shortest_latency(cls, config: NpuConfig) -> int:
-        return StochasticUnit.drain(config.circuit, inputs=config.ic_lanes, bits=config.stochastic_bits) - 1
 
     def elaborate(self, platform):
         m = Module()

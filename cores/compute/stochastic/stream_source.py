@@ -6,6 +6,7 @@ from amaranth.lib.wiring import In, Out
 
 from ...arch.stochastic import MAX_LENGTH_LOG, Circuit, Sequence
 from ...lib.component import Component
+from ...timing.stochastic import StreamSourceTiming
 from .logic import sequence_numbers
 
 __all__ = ["LogShape", "StreamSelect", "StreamSource"]
@@ -21,7 +22,7 @@ class StreamSelect(data.StructLayout):
         super().__init__({"choose": bits, "inputs": data.ArrayLayout(range(inputs), bits)})
 
 
-class StreamSource(Component):
+class StreamSource(StreamSourceTiming, Component):
     """Counts the bits of words, ``bits`` a cycle, and makes the thresholds of the shared sequences for them.
 
     A word starts with ``start`` and has 2**``made`` / ``bits`` cycles; the next may start with its last one counted, so
@@ -30,9 +31,6 @@ class StreamSource(Component):
 
     Raises ValueError unless ``bits`` is 1, 2, 4 or 8, and 1 for a serial circuit.
     """
-
-    #: Cycles from ``start`` to the first thresholds: count, numbers.
-    LATENCY = 2
 
     def __init__(self, *, circuit: Circuit, inputs: int, bits: int):
         if bits not in (1, 2, 4, 8):

@@ -6,11 +6,12 @@ from amaranth.lib.wiring import In, Out
 
 from ...lib.bits import lanes_below, select
 from ...lib.component import Component, record
+from ...timing.gather import ByteWindowTiming
 
 __all__ = ["ByteWindow"]
 
 
-class ByteWindow(Component):
+class ByteWindow(ByteWindowTiming, Component):
     """Entries whose byte ``place + i`` is the ``i``-th byte from any position of the last ``SLOTS`` beats.
 
     Beats go to the slots in turn. A run begins at byte ``offset`` of slot ``slot`` and goes on in the slots after it;
@@ -20,10 +21,6 @@ class ByteWindow(Component):
     Latency `LATENCY`, ``runs`` runs a cycle; a beat comes a cycle after ``enter`` and can be taken from that cycle on.
     ``lane_bits`` is what belongs to a byte. ``lanes`` is a power of two.
     """
-
-    SLOTS = 4
-    #: Cycles from a run to its entry: slot of each byte known and the beat there, bytes chosen, bytes in their place.
-    LATENCY = 3
 
     def __init__(self, *, lanes: int, runs: int, lane_bits: int = 8):
         if lanes & lanes - 1:

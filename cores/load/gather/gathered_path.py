@@ -7,6 +7,7 @@ from amaranth.lib.wiring import In, Out, connect, flipped
 from ...config import NpuConfig
 from ...lib.bits import lanes_below
 from ...lib.component import Component
+from ...timing.gather import GatheredPathTiming
 from ..phase_counter import count_down
 from ..pixel_path import path_ports
 from .inflight_boxes import InflightBoxes, PathBox
@@ -22,7 +23,7 @@ __all__ = ["GatheredBox", "GatheredPath"]
 GatheredBox = data.StructLayout({**RunBox.members, **PathBox.members})
 
 
-class GatheredPath(Component):
+class GatheredPath(GatheredPathTiming, Component):
     """Do what `PixelPath` does by way of a `RunGatherer`, and after a LOAD_GATHER bring runs of bytes instead.
 
     ``boxes`` come ahead of their pixels; those of one may enter while the runs of the one before it are still leaving.
@@ -31,12 +32,6 @@ class GatheredPath(Component):
 
     Latency ``RunGatherer.LATENCY``; a pixel in and up to ``write_lanes`` out in a cycle.
     """
-
-    LATENCY = RunGatherer.LATENCY
-    #: Cycles from a box to the first that its first run can set out in: its walk.
-    BOX_CYCLES = RunWalk.LATENCY + 1
-    #: Cycles from a box's last run to the first one in which something may be set.
-    DRAIN_CYCLES = 1
 
     def __init__(self, config: NpuConfig):
         self.config = config

@@ -8,13 +8,14 @@ from ...arch.numerics import half_of
 from ...config import NpuConfig
 from ...lib.bits import lanes_below
 from ...lib.component import Component, record
+from ...timing.gather import RunGathererTiming
 from .byte_window import ByteWindow
 from .run_walk import Run, beat_number
 
 __all__ = ["RunGatherer"]
 
 
-class RunGatherer(Component):
+class RunGatherer(RunGathererTiming, Component):
     """Cut runs of bytes out of beats, as one or ``write_lanes`` entries of neighbouring banks a cycle.
 
     Beats come a cycle after ``enter``, when there is ``room``, and are numbered from reset on; a run sets out
@@ -25,8 +26,6 @@ class RunGatherer(Component):
     Rate: a beat in and a pair out in every cycle, also from row to row and from box to box. Golden model:
     ``sim.gather.gather_row``.
     """
-
-    LATENCY = ByteWindow.LATENCY
 
     def __init__(self, config: NpuConfig):
         self.config = config

@@ -8,6 +8,7 @@ from ...arch.instruction_layout import field_shape, is_kind, queue_layout
 from ...arch.isa import EntryForm, Opcode, Queue
 from ...config import NpuConfig
 from ...lib.component import Component
+from ...timing.gather import RunSettingsTiming
 from ..load_context import EXTENT_BITS
 from ..load_dispatch import Setting
 from ..padded_walk import Box
@@ -17,7 +18,7 @@ from .run_walk import RunLayout
 __all__ = ["RunSettings"]
 
 
-class RunSettings(Component):
+class RunSettings(RunSettingsTiming, Component):
     """The runs of a row, and the beats of padding in front of its data and after them.
 
     After LOAD_SET a run is a pixel, of SIGNS the second eighth of one, of SIGN_PAIRS the first two of all but
@@ -25,9 +26,6 @@ class RunSettings(Component):
     fetched beat; what is after them counts as padding. Settings are good when ``ready``: a cycle after ``setting``,
     and for LOAD_GATHER `GATHER_CYCLES` more. The span of a LOAD_GATHER has to be there when it is taken.
     """
-
-    #: Cycles in which what follows from the span of a LOAD_GATHER is being made.
-    GATHER_CYCLES = 1
 
     def __init__(self, config: NpuConfig):
         self.config = config

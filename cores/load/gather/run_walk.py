@@ -9,6 +9,7 @@ from ...arch.isa import LAYOUTS, Opcode
 from ...config import NpuConfig
 from ...lib.component import Component, record
 from ...lib.stream_buffer import StreamBuffer
+from ...timing.gather import RunWalkTiming
 from ..load_context import EXTENT_BITS
 from ..padded_walk import Box
 from ..phase_counter import count_down
@@ -67,17 +68,12 @@ def Run(config: NpuConfig) -> data.StructLayout:  # noqa: N802 - a layout
     })
 
 
-class RunWalk(Component):
+class RunWalk(RunWalkTiming, Component):
     """Go through the runs of boxes, a run or a pair a cycle, ahead of their beats.
 
     Beats are numbered from reset on, row after row and box after box; a row has ``width``. The next box is taken when
     the last row of the one before it is under way; its first run comes `LATENCY` cycles after it at the soonest.
     """
-
-    #: Cycles from a box to its first run: box, counters, buffer.
-    LATENCY = 2 + StreamBuffer.LATENCY
-    #: Runs that may wait after the counters.
-    AHEAD = StreamBuffer.DEPTH
 
     def __init__(self, config: NpuConfig):
         self.config = config

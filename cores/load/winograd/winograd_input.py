@@ -7,10 +7,10 @@ from amaranth.lib.wiring import In, Out, connect, flipped
 
 from ...arch.instruction_layout import INDEX_BITS, instruction_layout
 from ...arch.isa import Opcode
-from ...arch.numerics import POSITIONS
 from ...buffers.input_buffer import ENTRY_BITS, BankShape, buffer_address_bits
 from ...config import NpuConfig
 from ...lib.component import Component, record
+from ...timing.winograd import WinogradInputTiming
 from ..phase_counter import count_down
 from .winograd_lane import COLUMN_BITS, Operation, WinogradLane
 from .winograd_lines import TilePixel, WinogradLines
@@ -37,7 +37,7 @@ def TileEntry(config: NpuConfig) -> data.StructLayout:  # noqa: N802 - a layout
         "bank": BankShape(config), "address": buffer_address_bits(config), "data": config.entry_bits, "post": 1})
 
 
-class WinogradInput(Component):
+class WinogradInput(WinogradInputTiming, Component):
     """V = B^T d B of every tile d of the box that ``start`` announces, an entry a cycle.
 
     A tile takes `TILE_CYCLES`. Vertical sums of a pair of columns take `COLUMN_CYCLES` and are made ahead, so rows and
@@ -45,18 +45,6 @@ class WinogradInput(Component):
 
     Golden model: ``sim.golden.winograd_input``.
     """
-
-    #: Pairs of columns of vertical sums: two that tiles are made of, two that the next ones are written to.
-    PAIRS = 4
-    #: Cycles for a pair of columns of vertical sums, four each, and for the values of a tile.
-    COLUMN_CYCLES, TILE_CYCLES = 8, POSITIONS
-    #: From the last cycle of a pair of columns until it is complete in memory.
-    COLUMN_LATENCY = 3
-
-    @staticmethod
-    def latency(config: NpuConfig) -> int:
-        """Cycles from the address of a value's columns to its entry."""
-        return 3 if config.winograd == 1 else 2
 
     def __init__(self, config: NpuConfig):
         if not config.winograd:

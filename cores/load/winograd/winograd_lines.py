@@ -10,6 +10,7 @@ from ...arch.isa import MAX_TILE_COLS, Opcode
 from ...config import NpuConfig
 from ...lib.component import Component
 from ...lib.stream_buffer import StreamBuffer
+from ...timing.winograd import WinogradLinesTiming
 
 __all__ = ["TilePixel", "WinogradLines"]
 
@@ -22,17 +23,12 @@ def TilePixel(config: NpuConfig) -> data.StructLayout:  # noqa: N802 - a layout
     return data.StructLayout({"data": config.beat_bits, "row_end": 1, "block_end": 1, "end": 1})
 
 
-class WinogradLines(Component):
+class WinogradLines(WinogradLinesTiming, Component):
     """Eight rows of up to 128 pixels, written in turn, a pixel a cycle; two of them are read at once, latency 1.
 
     Rows come and go in pairs, as tiles of 4x4 overlap by two rows. ``valid``: the upper and the lower pair of a row of
     tiles are there. One row of each pair is read. Pairs are in two memories in turn, hence ``swapped``.
     """
-
-    #: Cycles from a pixel until it is written, and pixels that may wait for that.
-    LATENCY, AHEAD = StreamBuffer.LATENCY, StreamBuffer.DEPTH
-    #: Pairs of rows: two that tiles are made of, two that the next ones are written to.
-    PAIRS = 4
 
     def __init__(self, config: NpuConfig):
         self.config = config

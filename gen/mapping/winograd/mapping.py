@@ -13,7 +13,7 @@ import numpy as np
 from cores.arch.isa import MAX_TILE_COLS, Opcode, Queue, WordForm, largest_field
 from cores.arch.numerics import POSITIONS
 from cores.config import NpuConfig
-from cores.store.winograd_sums import WinogradSums
+from cores.timing.winograd import WinogradSumsTiming
 from gen.ir.errors import CompileError, LayerError
 from gen.ir.graph import Conv
 from gen.ir.tensor import Tensor
@@ -208,14 +208,14 @@ def _plan(layer: Conv, geometry: WinogradGeometry, target: Tensor, tiles: Passes
             side = out_blocks * (PARAMETER_BEATS + others * written)
             load = in_blocks * window.load_beats * rounds + weight_beats + side
             transform = in_blocks * POSITIONS * geometry.tiles(window) * rounds
-            store = out_blocks * (written * WinogradSums.WORDS + PARAMETER_BEATS)
+            store = out_blocks * (written * WinogradSumsTiming.WORDS + PARAMETER_BEATS)
             # Where only one block has room, its successor is loaded when it is done.
             alone = not held and 2 * window.entries > depth
             cycles += count * (max(compute, load, transform, store) + alone * min(max(load, transform), compute))
             beats_moved += count * (load + out_blocks * written)
         first, last = windows[0][0], windows[-1][0]
         fill = 2 * LATENCY + POSITIONS * geometry.tiles(first)
-        drain = LATENCY + min(config.oc_groups, out_blocks) * geometry.store_beats(last) * WinogradSums.WORDS
+        drain = LATENCY + min(config.oc_groups, out_blocks) * geometry.store_beats(last) * WinogradSumsTiming.WORDS
         return cycles + fill + drain, beats_moved, 1, held
 
     found = []

@@ -1,0 +1,1 @@
+"""Amaranth platforms of boards that amaranth-boards has not; imported where a board is built."""

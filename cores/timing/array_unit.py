@@ -1,0 +1,27 @@
+"""Of the units beside the multiplier array."""
+
+from typing import ClassVar
+
+from ..arch.isa import StepKind
+from ..config import NpuConfig
+
+__all__ = ["ArrayUnitTiming"]
+
+
+class ArrayUnitTiming:
+    """Of `ArrayUnit`, cores/compute/array_unit.py."""
+
+    #: Of the COMPUTEs that are its.
+    KIND: ClassVar[StepKind]
+    #: Whether its words may come later than those of the array. Otherwise all wait for the slowest that does not.
+    LAGS: ClassVar[bool] = False
+
+    @classmethod
+    def shortest_latency(cls, config: NpuConfig) -> int:
+        """Cycles from the pixels of a word's last cycle to its sums where nothing makes them wait."""
+        raise NotImplementedError
+
+    @classmethod
+    def rows_copied(cls, config: NpuConfig) -> int:
+        """Cycles from a step's first pixels until its rows are copied."""
+        return 0

@@ -1,0 +1,28 @@
+"""Of the input buffer and the accumulators."""
+
+from ..config import NpuConfig
+
+__all__ = ["AccumulatorsTiming", "InputBufferTiming", "write_latency"]
+
+
+def write_latency(config: NpuConfig) -> int:
+    """Cycles from an entry's setting out until it is written: as many as the load engine's way has registers."""
+    return 3 if config.gather else 1
+
+
+class InputBufferTiming:
+    """Of `InputBuffer`, cores/buffers/input_buffer.py."""
+
+    #: Cycles from an address to its entry: 1, or more with registers after the memories. All stages follow from it.
+    LATENCY = 2
+
+
+class AccumulatorsTiming:
+    """Of `Accumulators`, cores/buffers/accumulators.py."""
+
+    #: Cycles from the address to the sums it belongs to: memory, register.
+    READ_AHEAD = 2
+    #: Cycles from an address to the first in which the word can be used again.
+    HAZARD = 4
+    #: Cycles from the address until the word can be read by the store engine.
+    LATENCY = 4
