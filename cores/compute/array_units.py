@@ -1,20 +1,20 @@
-"""The units beside the multiplier array, by their kinds of steps."""
+"""The hardware of the units beside the multiplier array."""
 
-from collections.abc import Mapping
+from importlib import import_module
 
-from ..arch.isa import StepKind
 from ..config import NpuConfig
-from ..timing.array_units import ARRAY_UNITS as TIMINGS
+from ..timing import array_units
 from .array_unit import ArrayUnit
-from .binary.binary_words import BinaryWords
-from .stochastic.stochastic_words import StochasticWords
 
-__all__ = ["ARRAY_UNITS", "units_of"]
-
-ARRAY_UNITS: Mapping[StepKind, type[ArrayUnit]] = {unit.KIND: unit for unit in (BinaryWords, StochasticWords)}
-assert ARRAY_UNITS.keys() == TIMINGS.keys(), "a unit is named in cores/timing/array_units.py too"
+__all__ = ["units_of"]
 
 
 def units_of(config: NpuConfig) -> tuple[type[ArrayUnit], ...]:
-    """Those that a machine has."""
-    return tuple(ARRAY_UNITS[kind] for kind in config.unit_rows)
+    """Those that a machine has; `cores.timing.array_units` registers them."""
+    found = []
+    for timing in array_units.units_of(config):
+        module, name = timing.HARDWARE.split(":")
+        unit = getattr(import_module(module), name)
+        assert issubclass(unit, ArrayUnit) and issubclass(unit, timing), unit
+        found.append(unit)
+    return tuple(found)

@@ -4,6 +4,7 @@ import dataclasses
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 
 from cores.arch.isa import StepKind
 from cores.config.fields import Fields
@@ -117,7 +118,7 @@ class Core(Fields):
         """Beats of the indices of one step (indexed mode only)."""
         return math.ceil(self.oc_lanes * self.nnz_lanes * self.index_bits / self.beat_bits)
 
-    @property
+    @cached_property
     def unit_rows(self) -> Mapping[StepKind, int]:
         """Kinds of steps whose sums are made by another unit than the multiplier array, and the output lanes that each
         unit has: a step takes a beat of weights for every one of them.

@@ -49,7 +49,7 @@ class Requantizer(RequantizerTiming, Component):
     every pixel needs ``load``, and pixels set out multiples of `ADD_CYCLES` apart; with STORE_LEAKY, which has no
     residual, none sets out `SECOND` cycles after another. ``chain`` stands still while pixels are under way.
     ``released`` follows an issue's ``release`` once ``channels`` may change. Golden models: ``sim.golden.requantize``,
-    ``sim.golden.residual_add``, ``sim.golden.bend``, ``sim.golden.product``.
+    ``sim.store_operations.residual_add``, ``sim.store_operations.leaky``, ``sim.store_operations.product``.
 
     With a STORE_MULTIPLY the residual has its turn `FACTOR` cycles after its pixel, so that its total is there when
     the first stage's result comes back: it takes the place of an accumulator, and the result that of a multiplier.

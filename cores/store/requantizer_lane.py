@@ -76,7 +76,7 @@ class RequantizerLane(Component):
     ``residual``, then ``output`` through the same multiplier: the first total is -b * multiplier_b - constant, the
     second a * multiplier_a minus that, or of a negative a times another factor, or ``source`` is what the residual's
     turn left in ``total``. `LaneControl` says which cycle does what. Golden models: ``sim.golden.requantize``,
-    ``sim.golden.residual_add``, ``sim.golden.bend``, ``sim.golden.product``.
+    ``sim.store_operations.residual_add``, ``sim.store_operations.leaky``, ``sim.store_operations.product``.
 
     ``packs``: ``negative`` is the sign before the clip, in cycle 9; ``merge`` is ORed into ``output``, a cycle earlier.
     ``multiplies``: with ``total``.

@@ -33,8 +33,7 @@ class StoreEngine(StoreEngineTiming, Component):
     Rate: a pixel of a block (a beat) a cycle, one in three cycles with a second stage (in two if it is STORE_LEAKY), in
     nine of Winograd tiles. A pixel sets out only when the buffer after the requantizer has room for it, so nothing in
     the pipeline ever stops. ``read_data`` is read the cycle after ``read_enable``. Golden models:
-    ``sim.golden.requantize``, ``sim.golden.residual_add``, ``sim.golden.bend``, ``sim.golden.product``,
-    ``sim.golden.winograd_output``, ``sim.golden.look_up``, ``sim.signs.pack_map``.
+    ``sim.golden.requantize``, ``sim.golden.winograd_output``, ``sim.store_operations`` and ``sim.signs.pack_map``.
     """
 
     def __init__(self, config: NpuConfig):

@@ -1,18 +1,20 @@
-"""The stages after the requantizer, in the order of their operations."""
+"""The hardware of the stages after the requantizer."""
 
-from ..arch.units import is_supported
+from importlib import import_module
+
 from ..config import NpuConfig
-from ..timing.store import STORE_STAGES as TIMINGS
+from ..timing import store
 from .store_stage import StoreStage
-from .value_table import ValueTable
 
-__all__ = ["STORE_STAGES", "stages_of"]
-
-STORE_STAGES: tuple[type[StoreStage], ...] = tuple(sorted((ValueTable,), key=lambda stage: stage.OPCODE))
-assert [stage.OPCODE for stage in STORE_STAGES] == [stage.OPCODE for stage in TIMINGS], (
-    "a stage is named in cores/timing/store.py too")
+__all__ = ["stages_of"]
 
 
 def stages_of(config: NpuConfig) -> tuple[type[StoreStage], ...]:
-    """Those that a machine has."""
-    return tuple(stage for stage in STORE_STAGES if is_supported(stage.OPCODE, config))
+    """Those that a machine has, in the order of their operations; `cores.timing.store` registers them."""
+    found = []
+    for timing in store.stages_of(config):
+        module, name = timing.HARDWARE.split(":")
+        stage = getattr(import_module(module), name)
+        assert issubclass(stage, StoreStage) and issubclass(stage, timing), stage
+        found.append(stage)
+    return tuple(found)

@@ -15,7 +15,7 @@ class ValueTable(ValueTableTiming, StoreStage):
     """Replace each byte of a beat by that of the table in its place, or, without ``use``, by itself.
 
     While ``enable`` is high, the beats of a table are taken, which are written in `load_cycles` each. Golden model:
-    ``sim.golden.look_up``.
+    ``sim.store_operations.look_up``.
     """
 
     def elaborate(self, platform):

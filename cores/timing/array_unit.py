@@ -11,6 +11,8 @@ __all__ = ["ArrayUnitTiming"]
 class ArrayUnitTiming:
     """Of `ArrayUnit`, cores/compute/array_unit.py."""
 
+    #: The hardware, ``module:class``: by name, as whoever plans does not import it.
+    HARDWARE: ClassVar[str]
     #: Of the COMPUTEs that are its.
     KIND: ClassVar[StepKind]
     #: Whether its words may come later than those of the array. Otherwise all wait for the slowest that does not.

@@ -45,6 +45,7 @@ class BinaryUnitTiming:
 class BinaryWordsTiming(ArrayUnitTiming):
     """Of `BinaryWords`, cores/compute/binary/binary_words.py."""
 
+    HARDWARE = "cores.compute.binary.binary_words:BinaryWords"
     KIND = StepKind.BINARY
 
     @classmethod

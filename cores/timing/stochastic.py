@@ -90,6 +90,7 @@ class StochasticUnitTiming:
 class StochasticWordsTiming(ArrayUnitTiming):
     """Of `StochasticWords`, cores/compute/stochastic/stochastic_words.py."""
 
+    HARDWARE = "cores.compute.stochastic.stochastic_words:StochasticWords"
     KIND = StepKind.STOCHASTIC
     LAGS = True
 

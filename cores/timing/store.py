@@ -75,6 +75,8 @@ class StoreSequencerTiming:
 class StoreStageTiming:
     """Of `StoreStage`, cores/store/store_stage.py."""
 
+    #: The hardware, ``module:class``: by name, as whoever plans does not import it.
+    HARDWARE: ClassVar[str]
     #: The operation that adds it to the chain.
     OPCODE: ClassVar[Opcode]
     LATENCY: ClassVar[int]
@@ -93,6 +95,7 @@ class StoreStageTiming:
 class ValueTableTiming(StoreStageTiming):
     """Of `ValueTable`, cores/store/value_table.py."""
 
+    HARDWARE = "cores.store.value_table:ValueTable"
     OPCODE = Opcode.STORE_TABLE
     LATENCY = 2
     #: Bytes of a word: what a port of a block RAM takes in a cycle, and one look-up table can choose from.

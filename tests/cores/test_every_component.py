@@ -15,10 +15,11 @@ FOLDER = Path(__file__).parent
 
 
 def components() -> list[type[wiring.Component]]:
-    """The component classes that the modules of ``cores`` define."""
+    """The component classes that the modules of ``cores`` define, but for bases of others."""
     modules = [importlib.import_module(module.name) for module in pkgutil.walk_packages(cores.__path__, "cores.")]
-    return [value for module in modules for value in vars(module).values()
-            if inspect.isclass(value) and issubclass(value, wiring.Component) and value.__module__ == module.__name__]
+    classes = [value for module in modules for value in vars(module).values()
+               if inspect.isclass(value) and value.__module__ == module.__name__]
+    return [one for one in classes if issubclass(one, wiring.Component) and "elaborate" in vars(one)]
 
 
 def has_bench(name: str, texts: Mapping[str, str]) -> bool:

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 
 from cores.arch.isa import StepKind
 from cores.arch.numerics import SIGN_BLOCKS
@@ -40,7 +41,7 @@ class BinarySettings(GatherSettings):
     def binary_groups(self) -> int:
         return self.unit_groups(StepKind.BINARY)
 
-    @property
+    @cached_property
     def unit_rows(self) -> Mapping[StepKind, int]:
         own = {StepKind.BINARY: self.binary_rows} if self.binary_rows else {}
         return {**super().unit_rows, **own}

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 
 from cores.arch.isa import StepKind
 from cores.arch.stochastic import Circuit
@@ -37,7 +38,7 @@ class StochasticSettings(WinogradSettings):
     def stochastic_groups(self) -> int:
         return self.unit_groups(StepKind.STOCHASTIC)
 
-    @property
+    @cached_property
     def unit_rows(self) -> Mapping[StepKind, int]:
         own = {StepKind.STOCHASTIC: self.stochastic_rows} if self.stochastic_rows else {}
         return {**super().unit_rows, **own}
