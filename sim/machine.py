@@ -8,7 +8,7 @@ import numpy as np
 from cores.arch.error_codes import ErrorCode
 from cores.arch.instruction import Instruction, decode
 from cores.arch.isa import INSTRUCTION_BYTES, OPERATIONS, Opcode, Queue
-from cores.arch.units import missing
+from cores.arch.isa_features import missing
 from cores.config import NpuConfig
 
 from .errors import HazardError, MachineError

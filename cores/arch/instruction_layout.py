@@ -4,7 +4,7 @@ from amaranth.hdl import Cat, Const, Shape, Value, signed, unsigned
 from amaranth.lib import data
 
 from .isa import HEADER, INSTRUCTION_BYTES, LAYOUTS, Field, Kind, Opcode, Queue
-from .units import telling_bits
+from .isa_features import telling_bits
 
 __all__ = [
     "INDEX_BITS", "QueueEntry", "field_shape", "flags_of", "instruction_layout", "is_kind", "is_operation",

@@ -8,7 +8,7 @@ from amaranth.utils import exact_log2
 
 from ..arch.instruction_layout import opcode_of
 from ..arch.isa import HEADER, HEADER_BITS, INSTRUCTION_BYTES, LAYOUTS, OPERATIONS, QUEUE_OPERATIONS, Opcode, Queue
-from ..arch.units import is_supported, kinds_of, reserved_fields
+from ..arch.isa_features import is_supported, kinds_of, reserved_fields
 from ..config import NpuConfig
 from ..lib.component import Component
 

@@ -11,7 +11,7 @@ from ..arch.axi import AxiResponse
 from ..arch.error_codes import ErrorCode
 from ..arch.instruction_layout import INDEX_BITS, QueueEntry, opcode_of
 from ..arch.isa import INSTRUCTION_BYTES, Opcode, Queue
-from ..arch.units import used_bits
+from ..arch.isa_features import used_bits
 from ..bus.axi import ErrorReport, read_data_layout, read_request_layout
 from ..config import NpuConfig
 from ..lib.component import Component, record

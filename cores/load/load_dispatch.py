@@ -6,7 +6,7 @@ from amaranth.lib.wiring import In, Out
 
 from ..arch.instruction_layout import instruction_layout, is_operation, queue_layout
 from ..arch.isa import EntryForm, Opcode, Queue
-from ..arch.units import is_supported
+from ..arch.isa_features import is_supported
 from ..config import NpuConfig
 from ..control.engine_port import EnginePort, lacks
 from ..lib.component import Component

@@ -5,7 +5,7 @@ from amaranth.lib import data
 
 from ..arch.instruction_layout import instruction_layout, is_operation
 from ..arch.isa import CHAIN, LAYOUTS, SECOND_STAGES, Opcode
-from ..arch.units import is_supported
+from ..arch.isa_features import is_supported
 from ..config import NpuConfig
 
 __all__ = ["Chain", "chain_name", "keeps_word", "take_operation"]

@@ -6,8 +6,8 @@ from amaranth.lib.wiring import In, Out
 from ..arch.error_codes import ErrorCode
 from ..arch.instruction_layout import instruction_layout, is_kind, is_operation
 from ..arch.isa import CHAIN, Opcode, Queue, WordForm, loads
+from ..arch.isa_features import is_supported
 from ..arch.registers import STATE_CODES
-from ..arch.units import is_supported
 from ..config import NpuConfig
 from ..control.engine_port import EnginePort, lacks
 from ..lib.component import Component

@@ -3,8 +3,8 @@
 from typing import ClassVar
 
 from ..arch.isa import Opcode
+from ..arch.isa_features import is_supported
 from ..arch.numerics import TABLE_BYTES
-from ..arch.units import is_supported
 from ..config import NpuConfig
 
 __all__ = [

@@ -15,6 +15,7 @@ from cores.arch.axi import LITE_ADDRESS_BITS
 from cores.arch.error_codes import ERROR_TEXTS, ErrorCode
 from cores.arch.instruction_layout import INDEX_BITS
 from cores.arch.isa import HEADER, HEADER_BITS, INSTRUCTION_BYTES, LAYOUTS, QUEUE_OPERATIONS, Opcode, Queue
+from cores.arch.isa_features import is_supported, kinds_of, reserved_fields
 from cores.arch.registers import (
     BASE_ALIGNMENT,
     COUNTERS,
@@ -26,7 +27,6 @@ from cores.arch.registers import (
     registers_of,
 )
 from cores.arch.stochastic import LENGTH_BITS
-from cores.arch.units import is_supported, kinds_of, reserved_fields
 from cores.bus.read_ports import PORTS, ReadPorts
 from cores.config import NpuConfig
 from cores.emit import emit_component

@@ -4,9 +4,9 @@ from collections.abc import Mapping, Sequence
 
 from cores.arch.isa import Queue
 from cores.config import NpuConfig
+from gen.lowering.buffer_allocation import BufferAllocation, BufferRing, Chunk
 from gen.lowering.emitter import Emitter
 from gen.lowering.mapped import PlacedLayer
-from gen.lowering.places import BufferRing, Chunk, Place
 from gen.lowering.stores import Stores
 from gen.lowering.weights import Weights
 from gen.memory.placement import Placement
@@ -26,7 +26,7 @@ class Chunks:
         self.ring = BufferRing(config.input_depth)
 
     def load(self, layer: PlacedLayer, geometry: Geometry, window: Window, blocks: range, work: Sequence[Pass] = (),
-             room: tuple[Place, int] | None = None) -> Chunk:
+             room: tuple[BufferAllocation, int] | None = None) -> Chunk:
         """Load input blocks of a window for the passes ``work``.
 
         ``room``: the place and the COMPUTE after which it is free; without it the ring gives both. Where the load waits

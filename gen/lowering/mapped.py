@@ -10,8 +10,8 @@ from cores.arch.isa import Opcode, Queue
 from cores.config import NpuConfig
 from gen.ir.graph import Layer, pad_value
 from gen.ir.tensor import Requantize, Tensor
+from gen.lowering.buffer_allocation import Chunk
 from gen.lowering.emitter import Emitter
-from gen.lowering.places import Chunk
 from gen.memory.placement import Placement
 from gen.tiling.geometry import Geometry, Window
 from gen.tiling.schedule import Plan

@@ -7,9 +7,9 @@ from cores.arch.isa import Opcode, Queue, largest_field
 from cores.arch.numerics import MAP_PIXELS
 from gen.ir.graph import upscaled
 from gen.ir.tensor import broadcasts
+from gen.lowering.buffer_allocation import TensorWrites
 from gen.lowering.emitter import Emitter
 from gen.lowering.mapped import MappedLayer, PlacedLayer, Region
-from gen.lowering.places import TensorWrites
 from gen.memory.placement import Placement
 from gen.tiling.geometry import Window
 from gen.tiling.weights import PARAMETER_BEATS

@@ -4,10 +4,10 @@ from collections.abc import Mapping
 
 from cores.arch.isa import Opcode, Queue
 from cores.config import NpuConfig
+from gen.lowering.buffer_allocation import Chunk
 from gen.lowering.chunks import Chunks
 from gen.lowering.emitter import Emitter
 from gen.lowering.mapped import PlacedLayer
-from gen.lowering.places import Chunk
 from gen.lowering.stores import OutputTile, Stores
 from gen.lowering.weights import Weights
 from gen.memory.placement import Placement

@@ -14,23 +14,23 @@ from gen.ir.tensor import Tensor
 from gen.lowering.mapped import MappedLayer, PlacedLayer
 from gen.lowering.steps import Step
 from gen.lowering.tiles import Tiles
-from gen.mapping.sums import fit_sums
+from gen.mapping.overflow_check import fit_sums
 from gen.options import CompileOptions
 from gen.tiling.schedule import Plan
 
-__all__ = ["Mapping", "Single", "Site", "Survey"]
+__all__ = ["Mapping", "Single", "LayerContext", "MappingContext"]
 
 
 class _Facts(Protocol):
     @classmethod
-    def of(cls, survey: "Survey") -> Self: ...
+    def of(cls, whole: "MappingContext") -> Self: ...
 
 
 _F = TypeVar("_F", bound=_Facts)
 
 
 @dataclass(frozen=True, eq=False)
-class Survey:
+class MappingContext:
     """The graph to be mapped, and what is worked out of it as a whole, once."""
 
     graph: Graph
@@ -43,22 +43,22 @@ class Survey:
         """What each layer can read."""
         return input_ranges(self.graph)
 
-    def ask(self, kind: type[_F]) -> _F:
+    def analysis(self, kind: type[_F]) -> _F:
         """Facts of a kind, by its method ``of``."""
         if kind not in self._known:
             self._known[kind] = kind.of(self)
         return self._known[kind]  # type: ignore[return-value]
 
-    def site(self, layer: Layer, *, map_out: bool = False) -> "Site":
-        return Site(self, layer, self.graph.tensors[layer.input],
+    def context(self, layer: Layer, *, map_out: bool = False) -> "LayerContext":
+        return LayerContext(self, layer, self.graph.tensors[layer.input],
                     unscaled(layer, self.graph.tensors[layer.output]), self.reads[layer.name], map_out)
 
 
 @dataclass(frozen=True, eq=False)
-class Site:
+class LayerContext:
     """A layer to be mapped, and where it stands."""
 
-    survey: Survey
+    whole: MappingContext
     layer: Layer
     source: Tensor
     #: What is made, before it is upsampled.
@@ -70,11 +70,11 @@ class Site:
 
     @property
     def config(self) -> NpuConfig:
-        return self.survey.config
+        return self.whole.config
 
     @property
     def options(self) -> CompileOptions:
-        return self.survey.options
+        return self.whole.options
 
     @cached_property
     def fitted(self) -> Layer:
@@ -88,17 +88,17 @@ class Mapping(MappedLayer):
 
     @classmethod
     @abstractmethod
-    def propose(cls, site: Site) -> "Mapping | None":
-        """The layer of a site in this way; None if this way is not for it.
+    def propose(cls, context: LayerContext) -> "Mapping | None":
+        """The layer of a context in this way; None if this way is not for it.
 
         Raises LayerError if it is, but no tiling fits the configuration.
         """
 
     @classmethod
-    def at(cls, site: Site, plan: Plan, **more: Any) -> Self:
-        """The layer of a site, as it fits the accumulators, tiled like this; ``more``: fields that differ or new."""
-        fields = {"layer": site.fitted, "source": site.source, "target": site.target, "config": site.config,
-                  "requantize": site.fitted.requantize, "plan": plan}
+    def at(cls, context: LayerContext, plan: Plan, **more: Any) -> Self:
+        """The layer of a context, as it fits the accumulators, tiled like this; ``more``: fields that differ or new."""
+        fields = {"layer": context.fitted, "source": context.source, "target": context.target, "config": context.config,
+                  "requantize": context.fitted.requantize, "plan": plan}
         return cls(**{**fields, **more})
 
     @abstractmethod

@@ -14,14 +14,14 @@ import numpy as np
 from cores.arch.isa import EntryForm, Opcode, Queue
 from cores.arch.numerics import MAP_PIXELS, MIN_SHIFT, MULTIPLIER_BITS
 from cores.config import NpuConfig
-from gen.ir.beyond import values_beyond
+from gen.ir.channel_padding import padding_values
 from gen.ir.errors import CompileError
 from gen.ir.graph import Conv, Graph, is_binary, pad_value, unscaled
 from gen.ir.queries import count_readers, only_signs
 from gen.ir.tensor import Requantize
 from gen.lowering.emitter import Emitter
 from gen.lowering.mapped import Region, data_of
-from gen.mapping.base import Site, Survey
+from gen.mapping.base import LayerContext, MappingContext
 from gen.mapping.plain import ConvCost, ConvMapping, plan_conv
 from gen.mapping.signs import Columns, PairGeometry, SignSource, constant_of, pack_weights, passes_of_signs
 from gen.memory.placement import Placement
@@ -53,15 +53,15 @@ class BinaryLayers:
     spared: frozenset[str]
 
     @classmethod
-    def of(cls, survey: Survey) -> "BinaryLayers":
+    def of(cls, whole: MappingContext) -> "BinaryLayers":
         """What no tiling fits runs in int8."""
         refused: set[str] = set()
         while True:
-            layers, maps, spared = _choose(survey.graph, survey.config, refused)
+            layers, maps, spared = _choose(whole.graph, whole.config, refused)
             mapped = {}
             for name, layer in layers.items():
                 try:
-                    mapped[name] = _map(layer, survey, map_out=layer.layer.output in maps)
+                    mapped[name] = _map(layer, whole, map_out=layer.layer.output in maps)
                 except CompileError:
                     refused.add(name)
                     break
@@ -74,7 +74,7 @@ def _choose(graph: Graph, config: NpuConfig,
     """The layers that the unit can run, but for those ``refused``; maps and spared tensors as in `BinaryLayers`."""
     if not config.binary_rows:
         return {}, frozenset(), frozenset()
-    beyond = values_beyond(graph)
+    beyond = padding_values(graph)
     makers = {layer.output: layer for layer in graph.layers}
     readers = count_readers(graph)
     layers: dict[str, _OnUnit] = {}
@@ -102,9 +102,9 @@ def _choose(graph: Graph, config: NpuConfig,
     return layers, maps, spared
 
 
-def _map(item: _OnUnit, survey: Survey, *, map_out: bool) -> "BinaryMapping":
+def _map(item: _OnUnit, whole: MappingContext, *, map_out: bool) -> "BinaryMapping":
     """The layer with a step for each tap, or with one for two of a row where that is faster."""
-    layer, config, tensors = item.layer, survey.config, survey.graph.tensors
+    layer, config, tensors = item.layer, whole.config, whole.graph.tensors
     source, target = tensors[layer.input], unscaled(layer, tensors[layer.output])
     geometry = Geometry.of(layer, source, target, map_in=item.signs.packed, map_out=map_out)
 
@@ -200,8 +200,8 @@ class BinaryMapping(ConvMapping):
         return "binary"
 
     @classmethod
-    def propose(cls, site: Site) -> "BinaryMapping | None":
-        return site.survey.ask(BinaryLayers).mapped.get(site.layer.name)
+    def propose(cls, context: LayerContext) -> "BinaryMapping | None":
+        return context.whole.analysis(BinaryLayers).mapped.get(context.layer.name)
 
     @property
     def demanded(self) -> bool:

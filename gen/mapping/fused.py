@@ -12,8 +12,8 @@ from itertools import pairwise
 from cores.config import NpuConfig
 from gen.ir.graph import Conv, Graph, Layer
 from gen.ir.queries import count_readers
+from gen.lowering.buffer_allocation import Chunk
 from gen.lowering.mapped import MappedLayer, PlacedLayer
-from gen.lowering.places import Chunk
 from gen.lowering.steps import MappedGraph, Step
 from gen.lowering.tiles import Tiles
 from gen.mapping.pack import is_narrow

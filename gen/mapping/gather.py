@@ -15,7 +15,7 @@ from gen.ir.graph import Conv, Graph, pad_value
 from gen.ir.queries import count_readers
 from gen.ir.tensor import Tensor
 from gen.lowering.emitter import Emitter
-from gen.mapping.base import Site
+from gen.mapping.base import LayerContext
 from gen.mapping.pack import pack, passes_of
 from gen.mapping.plain import ConvCost, ConvMapping, plan_conv
 from gen.memory.placement import Placement
@@ -146,21 +146,21 @@ class GatherMapping(ConvMapping):
         return "gathered"
 
     @classmethod
-    def propose(cls, site: Site) -> "GatherMapping | None":
-        layer, config = site.layer, site.config
-        if (not isinstance(layer, Conv) or not layer.is_exact or site.map_out or site.options.gather != "auto"
-                or not is_gatherable(layer, site.survey.graph)):
+    def propose(cls, context: LayerContext) -> "GatherMapping | None":
+        layer, config = context.layer, context.config
+        if (not isinstance(layer, Conv) or not layer.is_exact or context.map_out or context.options.gather != "auto"
+                or not is_gatherable(layer, context.whole.graph)):
             return None
-        geometry = GatherGeometry.fitting(layer, site.source, site.target, config)
+        geometry = GatherGeometry.fitting(layer, context.source, context.target, config)
         if geometry is None:
             return None
-        fitted = site.fitted
+        fitted = context.fitted
         assert isinstance(fitted, Conv)
         form = _gathered(fitted)
         tiles = passes_of(form, config)
-        blocks = geometry.input_blocks(site.source.shape[0], config)
+        blocks = geometry.input_blocks(context.source.shape[0], config)
         plan = plan_conv(layer.name, ConvCost(form, tiles, geometry, config, input_blocks=blocks))
-        return cls.at(site, plan, tiles=tiles)
+        return cls.at(context, plan, tiles=tiles)
 
     @cached_property
     def weights(self) -> PackedWeights:

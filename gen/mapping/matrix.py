@@ -13,7 +13,7 @@ from cores.config import NpuConfig
 from gen.ir.graph import Conv
 from gen.ir.tensor import Tensor
 from gen.lowering.mapped import Region
-from gen.mapping.base import Site
+from gen.mapping.base import LayerContext
 from gen.mapping.pack import pack, passes_of
 from gen.mapping.plain import ConvCost, ConvMapping, plan_conv
 from gen.tiling.geometry import MAX_KERNEL, Geometry, Window
@@ -54,21 +54,21 @@ class MatrixMapping(ConvMapping):
         return "matrix"
 
     @classmethod
-    def propose(cls, site: Site) -> "MatrixMapping | None":
-        layer, config, source = site.layer, site.config, site.source
-        if (not isinstance(layer, Conv) or not layer.is_exact or source.signs or site.map_out
+    def propose(cls, context: LayerContext) -> "MatrixMapping | None":
+        layer, config, source = context.layer, context.config, context.source
+        if (not isinstance(layer, Conv) or not layer.is_exact or source.signs or context.map_out
                 or not _covers(layer, source) or max(source.shape[1:]) <= MAX_KERNEL):
             return None
         blocks = -(-source.shape[0] // config.ic_lanes) * prod(source.shape[1:])
         if blocks * config.ic_lanes * len(layer.weights) > _MAX_WEIGHTS:
             return None
-        fitted = site.fitted
+        fitted = context.fitted
         assert isinstance(fitted, Conv)
         form = _as_channels(fitted, config)
         tiles = passes_of(form, config)
         geometry = Geometry((1, 1), (1, 1), (0, 0, 0, 0), (1, 1), (1, 1), repeats=layer.repeats)
         plan = plan_conv(layer.name, ConvCost(form, tiles, geometry, config, input_blocks=blocks))
-        return cls.at(site, plan, tiles=tiles, packed=PackedWeights(pack(form, tiles, config), tiles))
+        return cls.at(context, plan, tiles=tiles, packed=PackedWeights(pack(form, tiles, config), tiles))
 
     @property
     def input_blocks(self) -> int:

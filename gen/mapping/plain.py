@@ -13,10 +13,10 @@ import numpy as np
 from cores.config import NpuConfig
 from gen.ir.errors import LayerError
 from gen.ir.graph import Conv
+from gen.lowering.buffer_allocation import BufferRing, Chunk
 from gen.lowering.mapped import PlacedLayer
-from gen.lowering.places import BufferRing, Chunk
 from gen.lowering.tiles import Tile, Tiles
-from gen.mapping.base import Mapping, Site
+from gen.mapping.base import LayerContext, Mapping
 from gen.mapping.pack import is_narrow, pack, passes_of
 from gen.tiling.geometry import MAX_BLOCKS, Geometry, Window
 from gen.tiling.schedule import (
@@ -111,16 +111,16 @@ class PlainMapping(ConvMapping):
     """The layer as it is: what every machine can do."""
 
     @classmethod
-    def propose(cls, site: Site) -> "PlainMapping | None":
-        if not isinstance(site.layer, Conv) or not site.layer.is_exact:
+    def propose(cls, context: LayerContext) -> "PlainMapping | None":
+        if not isinstance(context.layer, Conv) or not context.layer.is_exact:
             return None
-        layer, config = site.fitted, site.config
+        layer, config = context.fitted, context.config
         assert isinstance(layer, Conv)
-        geometry = Geometry.of(layer, site.source, site.target, map_out=site.map_out)
+        geometry = Geometry.of(layer, context.source, context.target, map_out=context.map_out)
         tiles = passes_of(layer, config)
-        blocks = geometry.input_blocks(site.source.shape[0], config)
+        blocks = geometry.input_blocks(context.source.shape[0], config)
         plan = plan_conv(layer.name, ConvCost(layer, tiles, geometry, config, input_blocks=blocks))
-        return cls.at(site, plan, tiles=tiles)
+        return cls.at(context, plan, tiles=tiles)
 
     @property
     def mode(self) -> str:

@@ -14,7 +14,7 @@ from gen.ir.graph import Pool
 from gen.ir.tensor import Tensor
 from gen.lowering.mapped import PlacedLayer
 from gen.lowering.tiles import Tiles
-from gen.mapping.base import Mapping, Site
+from gen.mapping.base import LayerContext, Mapping
 from gen.tiling.geometry import MAX_BLOCKS, MAX_KERNEL, Geometry, Window, part_counts, split
 from gen.tiling.schedule import (
     COMPUTE_OVERHEAD,
@@ -46,13 +46,13 @@ class PoolMapping(Mapping):
     layer: Pool
 
     @classmethod
-    def propose(cls, site: Site) -> "PoolMapping | None":
-        if not isinstance(site.layer, Pool):
+    def propose(cls, context: LayerContext) -> "PoolMapping | None":
+        if not isinstance(context.layer, Pool):
             return None
-        layer, config = site.fitted, site.config
+        layer, config = context.fitted, context.config
         assert isinstance(layer, Pool)
-        plan = _plan(layer, site.source, site.target, config, map_out=site.map_out)
-        return cls.at(site, plan)
+        plan = _plan(layer, context.source, context.target, config, map_out=context.map_out)
+        return cls.at(context, plan)
 
     @property
     def mode(self) -> str:

@@ -1,11 +1,11 @@
 """The ways to compute a layer, and the choice between them."""
 
-from cores.arch.units import is_supported, reserved_fields
+from cores.arch.isa_features import is_supported, reserved_fields
 from cores.config import NpuConfig
 from gen.ir.errors import CompileError, LayerError, UnfitError
 from gen.ir.graph import Graph, is_broadcast
 from gen.lowering.steps import MappedGraph
-from gen.mapping.base import Mapping, Single, Site, Survey
+from gen.mapping.base import LayerContext, Mapping, MappingContext, Single
 from gen.mapping.binary import BinaryLayers, BinaryMapping
 from gen.mapping.fused import fuse
 from gen.mapping.gather import GatherMapping
@@ -25,13 +25,13 @@ MAPPINGS: tuple[type[Mapping], ...] = (
     PoolMapping)
 
 
-def choose(site: Site) -> Mapping:
+def choose(context: LayerContext) -> Mapping:
     """The cheapest way to compute a layer. Raises LayerError if no way fits the configuration."""
     found: list[Mapping] = []
     refusal: LayerError | None = None
     for kind in MAPPINGS:
         try:
-            mapping = kind.propose(site)
+            mapping = kind.propose(context)
         except LayerError as error:
             refusal = error
             continue
@@ -51,15 +51,15 @@ def map_graph(graph: Graph, config: NpuConfig, options: CompileOptions) -> Mappe
     once; CompileError for a machine without the units that the graph was made for.
     """
     _require_units(graph, config)
-    survey = Survey(graph, config, options)
-    binary = survey.ask(BinaryLayers)
+    whole = MappingContext(graph, config, options)
+    binary = whole.analysis(BinaryLayers)
     layers: list[Mapping] = []
     unfit: dict[str, str] = {}
     for layer in graph.layers:
         if layer.output in binary.spared:
             continue
         try:
-            layers.append(choose(survey.site(layer, map_out=layer.output in binary.maps)))
+            layers.append(choose(whole.context(layer, map_out=layer.output in binary.maps)))
         except LayerError as error:
             unfit[error.layer] = error.reason
     if unfit:

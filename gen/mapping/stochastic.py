@@ -6,7 +6,7 @@ from functools import cached_property
 from cores.arch.isa import StepKind
 from gen.ir.errors import CompileError
 from gen.ir.graph import Conv
-from gen.mapping.base import Site
+from gen.mapping.base import LayerContext
 from gen.mapping.plain import ConvCost, ConvMapping, plan_conv
 from gen.mapping.rows import pack_rows, row_passes
 from gen.tiling.geometry import Geometry, Window
@@ -41,22 +41,22 @@ class StochasticMapping(ConvMapping):
         return True
 
     @classmethod
-    def propose(cls, site: Site) -> "StochasticMapping | None":
-        layer, config = site.layer, site.config
+    def propose(cls, context: LayerContext) -> "StochasticMapping | None":
+        layer, config = context.layer, context.config
         if not isinstance(layer, Conv) or layer.stochastic is None:
             return None
         form = layer.stochastic
         if not config.stochastic_rows or (config.circuit, config.ic_lanes) != (form.circuit, form.fan_in):
             raise CompileError(f"layer {layer.name}: its streams are those of a unit {form.circuit.label} of "
                                f"{form.fan_in} inputs, which this machine does not have")
-        fitted = site.fitted
+        fitted = context.fitted
         assert isinstance(fitted, Conv)
-        geometry = Geometry.of(fitted, site.source, site.target, map_out=site.map_out)
+        geometry = Geometry.of(fitted, context.source, context.target, map_out=context.map_out)
         tiles = row_passes(fitted, config, StepKind.STOCHASTIC)
         cost = _Cost(fitted, tiles, geometry, config,
-                     input_blocks=geometry.input_blocks(site.source.shape[0], config))
+                     input_blocks=geometry.input_blocks(context.source.shape[0], config))
         cost.stays = form.streams.made // config.stochastic_bits
-        return cls.at(site, plan_conv(layer.name, cost), tiles=tiles)
+        return cls.at(context, plan_conv(layer.name, cost), tiles=tiles)
 
     @cached_property
     def weights(self) -> PackedWeights:

@@ -18,7 +18,7 @@ from gen.ir.graph import Conv
 from gen.ir.tensor import Tensor
 from gen.lowering.mapped import PlacedLayer
 from gen.lowering.tiles import Tiles
-from gen.mapping.base import Site
+from gen.mapping.base import LayerContext
 from gen.mapping.pack import pack_lanes, weight_parts
 from gen.mapping.plain import ConvMapping
 from gen.tiling.geometry import MAX_KERNEL, Geometry, Window, split
@@ -221,17 +221,17 @@ class WindowMapping(ConvMapping):
         return "window"
 
     @classmethod
-    def propose(cls, site: Site) -> "WindowMapping | None":
-        layer, config = site.layer, site.config
-        if not isinstance(layer, Conv) or not layer.depthwise or site.options.depthwise != "auto":
+    def propose(cls, context: LayerContext) -> "WindowMapping | None":
+        layer, config = context.layer, context.config
+        if not isinstance(layer, Conv) or not layer.depthwise or context.options.depthwise != "auto":
             return None
-        geometry = WindowGeometry.fitting(layer, site.source, site.target, config, map_out=site.map_out)
+        geometry = WindowGeometry.fitting(layer, context.source, context.target, config, map_out=context.map_out)
         if geometry is None:
             return None
-        fitted = site.fitted
+        fitted = context.fitted
         assert isinstance(fitted, Conv)
         taps = WindowWeights(fitted, geometry, config)
-        return cls.at(site, _plan(fitted, geometry, taps, config), tiles=taps.tiles, taps=taps)
+        return cls.at(context, _plan(fitted, geometry, taps, config), tiles=taps.tiles, taps=taps)
 
     @cached_property
     def weights(self) -> PackedWeights:

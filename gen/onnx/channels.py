@@ -7,7 +7,7 @@ import numpy as np
 
 from gen.onnx.builder import GraphBuilder, Result
 from gen.onnx.model import NodeError
-from gen.onnx.units import same
+from gen.onnx.quant_scales import same
 from gen.onnx.values import Quantisation, Real, is_whole
 from gen.onnx.weights import MAX_WEIGHTS, Kernel, convolved
 from gen.onnx.windows import Windows

@@ -9,8 +9,8 @@ from gen.ir.epilogue.upsample import Upsample
 from gen.ir.graph import Conv, Pool
 from gen.onnx.builder import GraphBuilder, Result
 from gen.onnx.model import NodeError
+from gen.onnx.quant_scales import same
 from gen.onnx.refusals import rearranged_in_front_of
-from gen.onnx.units import same
 from gen.onnx.values import (
     Padded,
     Pending,

@@ -8,7 +8,7 @@ from gen.ir.graph import Conv
 from gen.ir.host import HostStep
 from gen.ir.tensor import Requantize
 from gen.onnx.builder import GraphBuilder, Result
-from gen.onnx.units import parity, reach
+from gen.onnx.quant_scales import parity, reach
 from gen.onnx.values import Host, Pending, layout_steps
 
 __all__ = ["exact_sums"]

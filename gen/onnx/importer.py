@@ -5,8 +5,8 @@ The importer walks the nodes in order and keeps for every ONNX value what it mea
 the QuantizeLinear behind it gives the layer its output scale and puts it into the graph (`gen.onnx.quantise`).
 Constants that scale or shift a result, BatchNormalization among them, go into the pending layer on the way
 (`gen.onnx.handlers.affine`); in which units its integers count, also where the model adds it without quantising it, is
-in `gen.onnx.units`. Before the walk are the passes of `gen.onnx.passes`; what remains to be done on the graph are those
-of `gen.passes`.
+in `gen.onnx.quant_scales`. Before the walk are the passes of `gen.onnx.passes`; what remains to be done on the graph
+are those of `gen.passes`.
 """
 
 from collections import Counter

@@ -14,8 +14,7 @@ from gen.onnx.context import Context
 from gen.onnx.edges import integers_of_padded, padding
 from gen.onnx.model import NodeError
 from gen.onnx.pooling import copy
-from gen.onnx.refusals import refusal
-from gen.onnx.units import (
+from gen.onnx.quant_scales import (
     branch_quantisation,
     coarser_units,
     even_bias,
@@ -24,6 +23,7 @@ from gen.onnx.units import (
     real_range,
     same,
 )
+from gen.onnx.refusals import refusal
 from gen.onnx.values import (
     Host,
     Padded,

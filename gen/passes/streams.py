@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 
 from cores.config import NpuConfig
-from gen.ir.beyond import values_beyond
+from gen.ir.channel_padding import padding_values
 from gen.ir.errors import CompileError
 from gen.ir.graph import Conv, Graph, Layer, Stochastic, is_binary, pad_value
 from gen.ir.parts import origin
@@ -57,7 +57,7 @@ def stream_layers(graph: Graph, config: NpuConfig, choice: StreamChoice | None) 
 def exact_layers(graph: Graph, config: NpuConfig) -> dict[str, str]:
     """The layers that stay exact where all that can be are computed by streams, and why."""
     inputs = {tensor for tensor, _ in graph.inputs.values()}
-    beyond = values_beyond(graph)
+    beyond = padding_values(graph)
     found = {}
     for layer in graph.layers:
         reason = _problem(graph, layer, config, beyond)

@@ -12,7 +12,7 @@ from ..storage import entry_places
 from ..units import ARRAY_UNITS
 from ..weights import dense_weights
 from ..windows import check_form, multiply_windows
-from .sums import sum_places
+from .accumulator_layout import sum_places
 
 __all__ = ["compute_engine"]
 

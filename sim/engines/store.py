@@ -18,7 +18,7 @@ from ..storage import entry_places
 from ..store_operations import OPERATIONS
 from ..table import unpack_table
 from ..winograd import tile_places
-from .sums import sum_places
+from .accumulator_layout import sum_places
 
 __all__ = ["store_engine"]
 

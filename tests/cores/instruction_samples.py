@@ -4,7 +4,7 @@ import random
 
 from cores.arch.instruction import Instruction, encode
 from cores.arch.isa import HEADER, HEADER_BITS, INSTRUCTION_BYTES, LAYOUTS, OPERATIONS, Field, Opcode, Queue
-from cores.arch.units import is_supported, kinds_of, reserved_fields
+from cores.arch.isa_features import is_supported, kinds_of, reserved_fields
 from cores.config import NpuConfig
 from cores.load.load_context import LoadKind
 from cores.load.load_dispatch import Setting

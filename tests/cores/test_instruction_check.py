@@ -4,7 +4,7 @@ import pytest
 
 from cores.arch.instruction import Instruction, decode, encode
 from cores.arch.isa import HEADER, HEADER_BITS, INSTRUCTION_BYTES, LAYOUTS, Opcode
-from cores.arch.units import missing
+from cores.arch.isa_features import missing
 from cores.config import NpuConfig
 from cores.control.instruction_check import InstructionCheck
 from tests.cores.instruction_samples import broken_word, random_instruction, random_word

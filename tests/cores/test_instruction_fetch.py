@@ -6,7 +6,7 @@ import pytest
 
 from cores.arch.instruction import decode
 from cores.arch.isa import Queue
-from cores.arch.units import missing
+from cores.arch.isa_features import missing
 from cores.config import NpuConfig
 from cores.control.instruction_check import InstructionCheck
 from cores.control.instruction_fetch import InstructionFetch

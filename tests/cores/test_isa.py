@@ -19,7 +19,7 @@ from cores.arch.isa import (
     StepKind,
     WordForm,
 )
-from cores.arch.units import is_supported, kinds_of, missing, telling_bits
+from cores.arch.isa_features import is_supported, kinds_of, missing, telling_bits
 from cores.config import NpuConfig
 
 #: Fields that choose a kind, and their operations.

@@ -15,7 +15,7 @@ from gen.ir.reference import host_output
 from gen.ir.reference import run as run_reference
 from gen.ir.tensor import Requantize, Tensor
 from gen.ir.verify import verify
-from gen.mapping.base import Survey
+from gen.mapping.base import MappingContext
 from gen.mapping.binary import BinaryLayers
 from gen.onnx.importer import load
 from gen.options import CompileOptions
@@ -76,7 +76,7 @@ def test_sums(channels: int, padding: int | None, unit_rows: int, rng: np.random
     layer = Conv("y", conv.input, "y", weights, False, (1, 1), pads, stage, pad_value=padding)
     graph = Graph("sums", tensors, (signs, layer), {"input": ("input", ())}, {"output": ("y", ())})
     verify(graph)
-    chosen = BinaryLayers.of(Survey(graph, config, CompileOptions()))
+    chosen = BinaryLayers.of(MappingContext(graph, config, CompileOptions()))
     unit = chosen.mapped["y"]
     source = unit.signs
     assert unit.input == "input" and not source.packed and chosen.spared == {signs.output}
@@ -151,7 +151,7 @@ def test_what_the_unit_cannot_run() -> None:
     assert [layer.mode for layer in program.layers] == ["sum", "dense"]
     run_and_compare(program, changed, 1, ("load",))
     few = layer_graph(BinaryLayer(channels=129, outputs=16, size=6, stride=1, count=1))
-    assert not BinaryLayers.of(Survey(few, CONFIGS[1], CompileOptions())).mapped
+    assert not BinaryLayers.of(MappingContext(few, CONFIGS[1], CompileOptions())).mapped
 
 
 def test_signs_are_proven() -> None:

@@ -12,7 +12,7 @@ from onnx import numpy_helper
 
 from cores.config import NpuConfig
 from gen.check.compare import compare
-from gen.mapping.sums import fit_sums
+from gen.mapping.overflow_check import fit_sums
 from gen.onnx.importer import load_model
 from gen.partition.partition import partition
 from gen.quantize import insert

@@ -44,10 +44,10 @@ def windows_only(monkeypatch: pytest.MonkeyPatch) -> None:
     """Compile depthwise layers in windows wherever that is possible, even if they are slower."""
     plain = PlainMapping.propose
 
-    def propose(site):
-        if isinstance(site.layer, Conv) and site.layer.depthwise:
-            raise LayerError(site.layer.name, "not now")
-        return plain(site)
+    def propose(context):
+        if isinstance(context.layer, Conv) and context.layer.depthwise:
+            raise LayerError(context.layer.name, "not now")
+        return plain(context)
 
     monkeypatch.setattr(PlainMapping, "propose", propose)
 

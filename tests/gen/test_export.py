@@ -9,8 +9,8 @@ import pytest
 from boards.registry import BOARDS, get_board
 from cores.arch.error_codes import ErrorCode
 from cores.arch.isa import Opcode, Queue
+from cores.arch.isa_features import is_supported
 from cores.arch.registers import address_of, registers_of
-from cores.arch.units import is_supported
 from cores.config import NpuConfig
 from cores.emit import emit_verilog
 from gen.families.registry import get_family

@@ -10,7 +10,7 @@ from gen.ir.errors import CompileError
 from gen.ir.graph import Graph, Pool
 from gen.ir.ranges import input_ranges
 from gen.ir.tensor import Requantize, Tensor
-from gen.mapping.sums import fit_sums
+from gen.mapping.overflow_check import fit_sums
 from sim.cycles import estimate
 from tests.compiled import compile_kept, golden_tensors
 from tests.gen.test_compiler import conv_graph, run_and_compare

@@ -8,7 +8,7 @@ import pytest
 from cores.config import NpuConfig
 from gen.compiler import compile_graph
 from gen.ir.graph import Graph
-from gen.mapping.base import Survey
+from gen.mapping.base import MappingContext
 from gen.mapping.registry import choose
 from gen.onnx.importer import load
 from gen.options import CompileOptions
@@ -93,10 +93,10 @@ def test_small_memories_make_small_tiles():
     graph = conv_graph(np.ones((64, 64, 3, 3)), (56, 56), pad=1)
     for depth, acc in ((4096, 256), (256, 64)):
         config = NpuConfig.preset(256, input_depth=depth, acc_depth=acc)
-        plan = choose(Survey(graph, config, CompileOptions()).site(graph.layers[0])).plan
+        plan = choose(MappingContext(graph, config, CompileOptions()).context(graph.layers[0])).plan
         assert all(w.rows * -(-w.cols // 2) <= acc and w.entries * plan.chunk <= depth for w in plan.windows)
     pool = pool_graph(64, (50, 50), 3, True)
-    plan = choose(Survey(pool, config, CompileOptions()).site(pool.layers[0])).plan
+    plan = choose(MappingContext(pool, config, CompileOptions()).context(pool.layers[0])).plan
     assert all(window.entries * plan.chunk <= 256 for window in plan.windows)
 
 

@@ -14,7 +14,7 @@ from gen.bench.layers import conv_graph as benchmark_graph
 from gen.ir.errors import CompileError, GraphError
 from gen.ir.graph import Conv, Graph
 from gen.ir.verify import verify
-from gen.mapping.sums import fit_exact, fit_sums
+from gen.mapping.overflow_check import fit_exact, fit_sums
 from gen.mapping.winograd.calibrate import calibrate
 from gen.mapping.winograd.choice import choose_narrow
 from gen.mapping.winograd.narrow import SAFE_SHIFTS, has_tiles, narrow_graph, narrow_layer

@@ -9,7 +9,7 @@ from cores.config import NpuConfig
 from gen.ir.epilogue.multiply import Multiply
 from gen.ir.graph import Graph, Pool
 from gen.ir.tensor import Tensor
-from gen.onnx.units import same
+from gen.onnx.quant_scales import same
 from sim.cycles import estimate
 from sim.rtl import Bus, RtlMachine
 from tests.compiled import compile_kept, compile_random

@@ -5,7 +5,7 @@ from dataclasses import replace
 from cores.config import NpuConfig
 from gen.ir.errors import CompileError
 from gen.ir.graph import Conv, Graph
-from gen.mapping.base import Survey
+from gen.mapping.base import MappingContext
 from gen.mapping.registry import choose
 from gen.mapping.winograd.mapping import WinogradMapping
 from gen.mapping.winograd.narrow import SAFE_SHIFTS, has_tiles, narrow_layer
@@ -22,12 +22,12 @@ def choose_narrow(graph: Graph, config: NpuConfig, options: CompileOptions) -> d
     if config.winograd != 1:
         raise CompileError(f"model {graph.name}: narrow Winograd layers need a machine with winograd=1 "
                            f"(--features winograd), not {config.winograd}")
-    survey = Survey(graph, config, replace(options, winograd="off"))
+    whole = MappingContext(graph, config, replace(options, winograd="off"))
     chosen = {}
     for layer in graph.layers:
         if not isinstance(layer, Conv) or layer.winograd or not has_tiles(layer) or graph.tensors[layer.output].signs:
             continue
-        direct = survey.site(layer)
+        direct = whole.context(layer)
         try:
             narrow = WinogradMapping.propose(replace(
                 direct, layer=narrow_layer(layer, direct.source.zero_point), inputs=None))

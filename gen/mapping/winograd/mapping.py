@@ -17,13 +17,13 @@ from cores.timing.winograd import WinogradSumsTiming
 from gen.ir.errors import CompileError, LayerError
 from gen.ir.graph import Conv
 from gen.ir.tensor import Tensor
+from gen.lowering.buffer_allocation import Chunk
 from gen.lowering.emitter import Emitter
 from gen.lowering.mapped import ComputedTile
-from gen.lowering.places import Chunk
-from gen.mapping.base import Site
+from gen.mapping.base import LayerContext
+from gen.mapping.overflow_check import fit_exact
 from gen.mapping.pack import pack, passes_of
 from gen.mapping.plain import ConvMapping
-from gen.mapping.sums import fit_exact
 from gen.mapping.winograd.narrow import has_tiles
 from gen.tiling.geometry import Geometry, Window, input_range
 from gen.tiling.schedule import (
@@ -125,29 +125,29 @@ class WinogradMapping(ConvMapping):
         return "winograd"
 
     @classmethod
-    def propose(cls, site: Site) -> "WinogradMapping | None":
-        layer, config, target = site.layer, site.config, site.target
+    def propose(cls, context: LayerContext) -> "WinogradMapping | None":
+        layer, config, target = context.layer, context.config, context.target
         if not isinstance(layer, Conv) or layer.stochastic or not has_tiles(layer):
             return None
         if layer.winograd and config.winograd != 1:
             raise CompileError(f"layer {layer.name}: the narrow Winograd form needs a machine with winograd=1, "
                                f"not {config.winograd}")
-        if not layer.winograd and (config.winograd != 2 or site.options.winograd == "off"):
+        if not layer.winograd and (config.winograd != 2 or context.options.winograd == "off"):
             return None
-        fitted = site.fitted
+        fitted = context.fitted
         assert isinstance(fitted, Conv)
-        geometry = WinogradGeometry.fitting(fitted, site.source, target)
-        requantize = fitted.requantize if fitted.winograd else fit_exact(fitted, config, site.inputs)
+        geometry = WinogradGeometry.fitting(fitted, context.source, target)
+        requantize = fitted.requantize if fitted.winograd else fit_exact(fitted, config, context.inputs)
         tiles, plan = passes_of(_transformed(fitted), config), None
-        if requantize is not None and not site.map_out:
+        if requantize is not None and not context.map_out:
             plan = _plan(fitted, geometry, target, tiles, config)
         if requantize is None or plan is None:
             if not layer.winograd:
                 return None
             raise LayerError(layer.name, f"no tile of its Winograd form fits input_depth={config.input_depth} and "
                                          f"acc_depth={config.acc_depth}; build with deeper memories")
-        return cls.at(site, plan, requantize=requantize, tiles=tiles,
-                      demanded=bool(layer.winograd) or site.options.winograd == "exact")
+        return cls.at(context, plan, requantize=requantize, tiles=tiles,
+                      demanded=bool(layer.winograd) or context.options.winograd == "exact")
 
     @cached_property
     def weights(self) -> PackedWeights:

@@ -12,9 +12,9 @@ from gen.onnx.context import Context
 from gen.onnx.handlers.affine import affine
 from gen.onnx.model import NodeError
 from gen.onnx.pooling import copy
+from gen.onnx.quant_scales import same
 from gen.onnx.refusals import refusal
 from gen.onnx.registry import Inputs, Registry, at
-from gen.onnx.units import same
 from gen.onnx.values import (
     Pending,
     PendingAdd,

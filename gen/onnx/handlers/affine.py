@@ -14,9 +14,9 @@ from gen.onnx.constants import constant
 from gen.onnx.context import Context
 from gen.onnx.model import NodeError
 from gen.onnx.pooling import copy
+from gen.onnx.quant_scales import as_convolution
 from gen.onnx.refusals import refusal
 from gen.onnx.registry import Inputs, Registry, at
-from gen.onnx.units import as_convolution
 from gen.onnx.values import (
     Constant,
     Pending,

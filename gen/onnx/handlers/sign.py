@@ -11,8 +11,8 @@ from gen.onnx.context import Context
 from gen.onnx.handlers.affine import affine, turned_copy
 from gen.onnx.model import NodeError
 from gen.onnx.pooling import copy, sign_maximum
+from gen.onnx.quant_scales import parity, reach
 from gen.onnx.registry import Inputs, Registry, at
-from gen.onnx.units import parity, reach
 from gen.onnx.values import (
     Condition,
     Constant,

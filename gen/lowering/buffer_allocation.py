@@ -2,11 +2,11 @@
 
 from dataclasses import dataclass
 
-__all__ = ["BufferRing", "Chunk", "Place", "TensorWrites"]
+__all__ = ["BufferRing", "Chunk", "BufferAllocation", "TensorWrites"]
 
 
 @dataclass(eq=False)
-class Place:
+class BufferAllocation:
     """A part of the input buffer; ``last_reader`` is the position of a COMPUTE, -1 while that is unknown."""
 
     base: int
@@ -22,7 +22,7 @@ class Chunk:
     """
 
     blocks: range
-    place: Place
+    place: BufferAllocation
     loaded: int
     ahead: int = 0
 
@@ -39,7 +39,7 @@ class BufferRing:
         self.limit = depth
         self._next = 0
         #: What is left of each place: from its first entry on, up to the second.
-        self._live: list[tuple[int, int, Place]] = []
+        self._live: list[tuple[int, int, BufferAllocation]] = []
 
     @property
     def position(self) -> int:
@@ -54,7 +54,7 @@ class BufferRing:
         """Go on from the buffer's beginning."""
         self._next = 0
 
-    def take(self, size: int) -> tuple[Place, int]:
+    def take(self, size: int) -> tuple[BufferAllocation, int]:
         """A place of ``size`` entries and the COMPUTE that must be done before it is written (-1: none)."""
         if not self.room_ahead(size):
             self.restart()
@@ -62,7 +62,7 @@ class BufferRing:
         self._next += size
         return self.take_at(base, size)
 
-    def take_at(self, base: int, size: int) -> tuple[Place, int]:
+    def take_at(self, base: int, size: int) -> tuple[BufferAllocation, int]:
         """The place of ``size`` entries from ``base`` on, and the COMPUTE that must be done before it is written."""
         end = base + size
         assert end <= self._depth, "a place ends outside the input buffer"
@@ -75,7 +75,7 @@ class BufferRing:
                 kept += [(start, stop, place) for start, stop in ((low, base), (end, high)) if start < stop]
             else:
                 kept.append((low, high, place))
-        place = Place(base, size)
+        place = BufferAllocation(base, size)
         self._live = [*kept, (base, end, place)]
         return place, after
 

@@ -1,6 +1,6 @@
 """The input buffer's places."""
 
-from gen.lowering.places import BufferRing
+from gen.lowering.buffer_allocation import BufferRing
 
 
 def test_round_and_round():

@@ -6,10 +6,10 @@ from cores.arch.numerics import MIN_SHIFT
 from gen.ir.graph import Graph
 from sim.golden import requantize, run_epilogue
 
-__all__ = ["values_beyond"]
+__all__ = ["padding_values"]
 
 
-def values_beyond(graph: Graph) -> dict[str, int]:
+def padding_values(graph: Graph) -> dict[str, int]:
     """What each tensor in memory has in the channels beyond its last: their multiplier is zero.
 
     Of those alone that one layer writes: channels beyond a part of a tensor can be another's.
