@@ -58,10 +58,10 @@ class WeightLoader(WeightLoaderTiming, Component):
             # Of each reduction lane of each output lane.
             "weights": Out(data.ArrayLayout(signed(config.weight_bits), lanes)),
             "indices": Out(data.ArrayLayout(unsigned(config.index_bits), lanes)),  # of the same lanes
-            # Of a step of another unit: the weights of each row, and whether the last of them came a cycle ago.
+            # Of a step of another unit: the weights of each row.
             **{_rows_port(kind): Out(data.ArrayLayout(config.beat_bits, rows))
                for kind, rows in config.unit_rows.items()},
-            **({"row_taken": Out(1)} if config.unit_rows else {}),
+            **({"row_taken": Out(1)} if config.unit_rows else {}),  # the last of the rows came a cycle ago
         })
 
     def _rows_steps(self, step: data.View) -> list[tuple[Value, Value, int, int]]:
