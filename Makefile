@@ -54,7 +54,7 @@ test-full: $(TRAINS)
 # Which lines of the Python code the tests of `make test` reach: the table, and build/coverage with the pages. Benches
 # and commands in processes of their own are not counted.
 coverage: $(STAMP)
-	@$(PYTEST) --cov --cov-report=term:skip-covered --cov-report=html $(COVERED)
+	@$(PYTEST) --cov --cov-report=term:skip-covered --cov-report=html
 
 # Random programs on the Verilog beside the functional simulator: goes on where an earlier run of the same sources ended.
 soak: $(STAMP)

@@ -1,1 +1,1 @@
-"""Golden NumPy layers, instruction-level simulator, cycle model and Verilator runner."""
+"""Golden NumPy layers, instruction-level simulator, time model and Verilator runner."""

@@ -17,9 +17,10 @@ __all__ = ["ArrayUnit"]
 class ArrayUnit(ArrayUnitTiming, Component):
     """Sums of the words of COMPUTEs of one kind, with weights that come a beat for each of the unit's rows.
 
-    The engine knows nothing else of it: a unit in a machine is an entry of `cores.compute.array_units`, its rows are
-    in `NpuConfig.unit_rows`. The kind's COMPUTEs have `NpuConfig.unit_groups` steps for each block: step n makes the
-    sums of the n-th group of rows. A word's pixels are there in one cycle, its sums ``latency`` cycles later.
+    The engine knows nothing else of it, but for ``zeros``, flags of the input buffer that the binary unit takes. A unit
+    in a machine is an entry of `cores.timing.array_units`, its rows are in `NpuConfig.unit_rows`. The kind's COMPUTEs
+    have `NpuConfig.unit_groups` steps for each block: step n makes the sums of the n-th group of rows. A word's pixels
+    are there in one cycle, its sums ``latency`` cycles later.
 
     Raises ValueError unless ``latency`` is at least `shortest_latency`.
     """

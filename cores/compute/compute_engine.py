@@ -71,6 +71,7 @@ class ComputeEngine(ComputeEngineTiming, Component):
     def _lagging(self, m: Module, issued: Any) -> tuple[Any, list[Any]]:
         """Issues as their sums come, those of units that lag `lag` cycles later; and the registers for it."""
         names = [unit.KIND.name.lower() for unit in units_of(self.config) if unit.LAGS]
+        assert set(names) <= {"stochastic"}, "the sequencer keeps no other unit's words apart"
         stages = issue_stages(m, self.config, issued, self.lag(self.config) if names else 0, "lagging")
         if len(stages) == 1:
             return issued, []

@@ -2,7 +2,7 @@
 
 import dataclasses
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -123,7 +123,11 @@ class Core(Fields):
         """Kinds of steps whose sums are made by another unit than the multiplier array, and the output lanes that each
         unit has: a step takes a beat of weights for every one of them.
         """
-        return {}
+        return {kind: rows for kind, rows in self.rows_by_kind() if rows}
+
+    def rows_by_kind(self) -> Iterator[tuple[StepKind, int]]:
+        """What a unit adds to `unit_rows`."""
+        yield from ()
 
     def unit_groups(self, kind: StepKind) -> int:
         """Groups of a unit's output lanes, the steps of a block of its COMPUTE; 0 without the unit."""

@@ -1,7 +1,7 @@
 """Lanes by their MACs, and optional units by their names."""
 
 from collections.abc import Collection
-from dataclasses import replace
+from dataclasses import asdict
 
 from cores.config.core import ConfigError
 from cores.config.units import UNITS, Settings
@@ -19,6 +19,8 @@ _PRESETS: dict[int, dict[str, int]] = {
     1024: dict(oc_lanes=64, ic_lanes=32, nnz_lanes=8, pixel_lanes=2, select_fanin=16, input_depth=2048),
 }
 
+_LANES = ("oc_lanes", "ic_lanes", "pixel_lanes")
+
 PRESET_MACS = tuple(_PRESETS)
 
 #: Optional units by the names that people use, and the fields that each sets.
@@ -32,10 +34,10 @@ def preset_fields(macs: int, overrides: dict[str, int]) -> dict[str, int]:
         raise ConfigError(f"macs must be one of {presets} (or give the lanes by hand), not {macs!r}")
     others = next((unit.lanes[macs] for unit in UNITS if macs in unit.lanes and overrides.get(unit.fields[0])), None)
     values = {**(others or _PRESETS[macs]), **overrides}
-    if "input_depth" not in overrides:
-        # The same bytes, in however many banks.
+    if "input_depth" not in overrides and all(isinstance(values[lanes], int) and values[lanes] > 0 for lanes in _LANES):
+        # The same bytes, in however many banks. Lanes that cannot be are refused where the machine is made.
         machine = Settings(**values)
-        values["input_depth"] = values["input_depth"] * machine.pixel_lanes // machine.banks
+        values["input_depth"] = values["input_depth"] * machine.pixel_lanes // max(1, machine.banks)
     return values
 
 
@@ -54,7 +56,7 @@ def feature_fields(config: Settings, names: Collection[str]) -> dict[str, int]:
         raise ConfigError(f"no feature {unknown[0]!r}; there are {', '.join(FEATURES)}")
     wanted = {field for name in names for field in FEATURES[name]}
     others = _other_lanes(config, wanted)
-    machine = replace(config, **others)
+    machine = Settings(**{**asdict(config), **others})      # not checked: these lanes with all its units need not go
     values = {field: value for unit in UNITS for field, value in unit.standard(machine).items()}
     units = {field: values.get(field, 1) if field in wanted else 0
              for fields in FEATURES.values() for field in fields}

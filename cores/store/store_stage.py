@@ -18,7 +18,7 @@ class StoreStage(StoreStageTiming, Component):
     """One int8 value becomes another, beat by beat: a beat a cycle, `LATENCY` cycles, whether in ``use`` or not.
 
     The store engine and its sequencer know nothing else of it: a stage in a machine is an entry of
-    `cores.store.store_stages`, its operation is in the table of `cores.arch.isa`. An operation with a field ``load``
+    `cores.timing.store`, its operation is in the table of `cores.arch.isa`. An operation with a field ``load``
     takes beats from the side ring where that is set; no values are under way then.
     """
 

@@ -15,7 +15,8 @@ class ArrayUnitTiming:
     HARDWARE: ClassVar[str]
     #: Of the COMPUTEs that are its.
     KIND: ClassVar[StepKind]
-    #: Whether its words may come later than those of the array. Otherwise all wait for the slowest that does not.
+    #: Whether its words may come later than those of the array; otherwise all wait for the slowest that does not. The
+    #: sequencer keeps words apart of the stochastic unit alone: another that lags has to be kept apart there too.
     LAGS: ClassVar[bool] = False
 
     @classmethod

@@ -71,8 +71,8 @@ class Area:
     now: bool = True
 
     def too_much(self, board: Board) -> list[str]:
-        """What the machine surely takes more of than the device has, its error let off; there is none where it was
-        synthesised.
+        """What the machine surely takes more of than the device has, after allowing for its error; there is none where
+        it was synthesised.
         """
         logic = _UNKNOWN_ERROR if self.error is None else self.error
         counted = 0.0 if self.error == 0 else _COUNTED_ERROR
@@ -273,7 +273,7 @@ def growth(config: NpuConfig, larger: NpuConfig, family: str) -> dict[str, float
 
 
 def exceeded(totals: Mapping[str, float], board: Board, errors: Mapping[str, float] | None = None) -> list[str]:
-    """What a machine takes more of than the device has, such as ``lut 99,000 of 70,560``; ``errors`` are let off."""
+    """What a machine takes more of than the device has, after allowing for ``errors``: ``lut 99,000 of 70,560``."""
     least = {name: total * (1 - (errors or {}).get(name, 0)) for name, total in totals.items()}
     return [f"{name} {totals[name]:,.10g} of {board.resources[name]:,}" for name, total in least.items()
             if total > board.resources[name]]

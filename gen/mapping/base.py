@@ -91,7 +91,7 @@ class Mapping(MappedLayer):
     def propose(cls, context: LayerContext) -> "Mapping | None":
         """The layer of a context in this way; None if this way is not for it.
 
-        Raises LayerError if it is, but no tiling fits the configuration.
+        Raises LayerError if this way applies but no tiling fits the configuration.
         """
 
     @classmethod

@@ -11,6 +11,11 @@ __all__ = ["Machine", "Units"]
 _ASKED = tuple(unit for unit in UNITS if unit.imports)
 
 
+def _require_asked(name: str) -> None:
+    if name not in [unit.name for unit in _ASKED]:
+        raise ValueError(f"{name!r} is no unit that says `imports` of itself in cores/config/units")
+
+
 @dataclass(frozen=True)
 class Machine:
     """``features``: names of the optional units that it has, of those that make a difference to the importer."""
@@ -19,6 +24,9 @@ class Machine:
 
     @classmethod
     def having(cls, *names: str) -> Self:
+        """Raises ValueError for a unit that makes no difference to the importer."""
+        for name in names:
+            _require_asked(name)
         return cls(frozenset(names))
 
     @classmethod
@@ -31,6 +39,7 @@ class Machine:
         return cls.having(*(unit.name for unit in _ASKED))
 
     def has(self, name: str) -> bool:
+        _require_asked(name)
         return name in self.features
 
     @property
@@ -53,6 +62,7 @@ class Units:
 
     def have(self, feature: str) -> bool:
         """To be asked only where the unit would be used."""
-        if feature in self.machine.lacks:
-            self.missed.add(feature)
-        return feature not in self.missed
+        if self.machine.has(feature):
+            return True
+        self.missed.add(feature)
+        return False

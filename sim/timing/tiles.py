@@ -1,4 +1,4 @@
-"""Time of the transformer of Winograd tiles (`cores.load.winograd`), which works on after the buffer writer."""
+"""Time of the transformer of Winograd tiles (`cores.load.winograd`), which ends after the buffer writer."""
 
 from cores.config import NpuConfig
 from cores.timing.winograd import WinogradInputTiming, WinogradLinesTiming

@@ -164,3 +164,20 @@ def test_features_by_name():
     assert set(fields) <= {field.name for field in dataclasses.fields(NpuConfig)}
     with pytest.raises(ConfigError, match="no feature 'speed'; there are depthwise, "):
         NpuConfig().feature_fields(["speed"])
+
+
+@pytest.mark.parametrize("fields, reason", [
+    ({"pixel_lanes": 0}, "pixel_lanes must be 1 or 2, not 0"),
+    ({"pixel_lanes": "2"}, "pixel_lanes must be an integer, not '2'"),
+    ({"oc_lanes": 8, "depthwise": 1}, "oc_lanes must be a power of two"),
+    ({"ic_lanes": 0, "depthwise": 1}, "ic_lanes must be 8, 16 or 32"),
+])
+def test_a_preset_with_lanes_that_cannot_be(fields, reason):
+    with pytest.raises(ConfigError, match=reason):
+        NpuConfig.preset(64, **fields)
+
+
+def test_units_for_lanes_that_do_not_go_with_those_there():
+    """A preset of 1,024 MACs has other lanes with depthwise, which as many binary rows would not go with."""
+    fields = NpuConfig.preset(1024, gather=1, binary_rows=64).feature_fields(["depthwise"])
+    assert (fields["oc_lanes"], fields["depthwise"], fields["binary_rows"]) == (32, 1, 0)

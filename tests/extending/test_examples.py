@@ -17,6 +17,9 @@ CASES = {"ternary_unit": ("tests.extending.ternary_check", 10),
          "absolute_operation": ("tests.extending.absolute_check", 6)}
 
 
+_NUMBERS = {6: "six", 7: "seven", 8: "eight", 9: "nine", 10: "ten"}
+
+
 def _touched(patch: str) -> list[str]:
     return re.findall(r"^\+\+\+ b/(\S+)$", patch, re.MULTILINE)
 
@@ -38,6 +41,9 @@ def test_example(name: str, tmp_path: Path) -> None:
     touched = _touched(patch.read_text())
     assert 0 < len(touched) <= most, touched
     page = (ROOT / "docs" / "extending.md").read_text()
+    lines = sum(line.startswith("+") and not line.startswith("+++") for line in patch.read_text().splitlines())
+    said = re.search(rf"\[{patch.name}\]\(\S+\), \*\*(\w+) files\*\*, (\d+) lines", page)
+    assert said is not None and said[1] == _NUMBERS[len(touched)] and int(said[2]) == lines, (len(touched), lines)
     assert all(file in page for file in touched), "docs/extending.md names the files that the example touches"
     _copy(tmp_path)
     environment = {**os.environ, "PYTHONPATH": str(tmp_path), "NPUGEN_BUILD": str(tmp_path / "build"),

@@ -61,7 +61,7 @@ def test_two_families_of_one_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         find_families("more_families", [str(folder)])
     (folder / "two.py").unlink()
     assert find_families("more_families", [str(folder)]) == {"ecp5": get_family("ecp5")}
-    assert list(FAMILIES) == ["cyclonev", "ecp5", "xc7", "xcup"]
+    assert {"cyclonev", "ecp5", "xc7", "xcup"} <= set(FAMILIES)
 
 
 def test_a_delay_model_changes_with_what_times_its_cells(monkeypatch: pytest.MonkeyPatch):

@@ -75,3 +75,9 @@ def test_only_what_could_differ_is_cut_again(model: Path) -> None:
         assert best is not None
         left = min((len(one.cut.host) for one in found), default=len(now.host))
         assert left <= len(best.host)
+
+
+def test_units_that_the_importer_does_not_ask_for():
+    for ask in (Machine.having, Machine().has):
+        with pytest.raises(ValueError, match="'binary' is no unit that says `imports`"):
+            ask("binary")

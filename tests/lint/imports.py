@@ -1,4 +1,4 @@
-"""Who may import whom: the rooms of the four packages, and the edges between them."""
+"""Who may import whom: the rooms of the five packages, and the edges between them."""
 
 import ast
 from collections.abc import Iterator, Mapping

@@ -1,4 +1,6 @@
-"""Optional units of the machine, a module each, and their registration: one line in each of both lists here."""
+"""Optional units of the machine, a module each, and their registration: here, in `UNITS` and among the bases of
+`Settings`. One whose rules look at another's fields has that one's settings as its base.
+"""
 
 from dataclasses import dataclass
 

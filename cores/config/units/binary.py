@@ -1,8 +1,7 @@
 """Binary layers: XNOR and popcount of signs, eight channels where the multiplier array has one."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cached_property
 
 from cores.arch.isa import StepKind
 from cores.arch.numerics import SIGN_BLOCKS
@@ -41,10 +40,9 @@ class BinarySettings(GatherSettings):
     def binary_groups(self) -> int:
         return self.unit_groups(StepKind.BINARY)
 
-    @cached_property
-    def unit_rows(self) -> Mapping[StepKind, int]:
-        own = {StepKind.BINARY: self.binary_rows} if self.binary_rows else {}
-        return {**super().unit_rows, **own}
+    def rows_by_kind(self) -> Iterator[tuple[StepKind, int]]:
+        yield from super().rows_by_kind()
+        yield StepKind.BINARY, self.binary_rows
 
     def check(self) -> None:
         super().check()

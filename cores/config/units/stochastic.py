@@ -1,8 +1,7 @@
 """Stochastic layers: products and sums of streams of bits."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cached_property
 
 from cores.arch.isa import StepKind
 from cores.arch.stochastic import Circuit
@@ -38,10 +37,9 @@ class StochasticSettings(WinogradSettings):
     def stochastic_groups(self) -> int:
         return self.unit_groups(StepKind.STOCHASTIC)
 
-    @cached_property
-    def unit_rows(self) -> Mapping[StepKind, int]:
-        own = {StepKind.STOCHASTIC: self.stochastic_rows} if self.stochastic_rows else {}
-        return {**super().unit_rows, **own}
+    def rows_by_kind(self) -> Iterator[tuple[StepKind, int]]:
+        yield from super().rows_by_kind()
+        yield StepKind.STOCHASTIC, self.stochastic_rows
 
     def check(self) -> None:
         super().check()

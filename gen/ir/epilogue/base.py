@@ -62,7 +62,7 @@ class StoreOp(ABC):
     #: Values stay what they are.
     keeps_values: ClassVar[bool] = False
     #: What a machine lacks that does not have it, or one of the fields it needs, and what to do.
-    refusal: ClassVar[str] = ""
+    refusal: ClassVar[str] = "has an operation that this machine's stores do not"
 
     @property
     def source(self) -> Tensor | None:

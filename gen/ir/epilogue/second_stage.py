@@ -91,11 +91,11 @@ class WithOperand(SecondStage):
             yield "residual and output differ in shape"
         yield from super().problems(setting)
         if not is_integer(self.constant, *_CONSTANT):
-            yield f"the constant of an addition must be in {_CONSTANT[0]}..{_CONSTANT[1]}, not {self.constant}"
+            yield f"the constant beside another tensor must be in {_CONSTANT[0]}..{_CONSTANT[1]}, not {self.constant}"
 
     def _number_problems(self) -> Iterator[str]:
         if not all(map(is_integer, (*self.multipliers, self.constant, self.shift, self.middle.zero_point))):
-            yield "multipliers, constant, shift and zero point of an addition must be integers"
+            yield "multipliers, constant, shift and zero point beside another tensor must be integers"
 
     def swapped(self, source: Tensor, tensors: Mapping[str, Tensor]) -> Self | None:
         other = tensors[self.other]

@@ -102,7 +102,7 @@ def _place(context: Context, inputs: Inputs) -> None:
 
 
 def _shape(context: Context, value: Operand) -> tuple[int, int, int]:
-    """Of the tensor after it."""
+    """Of the tensor that it stands for."""
     if isinstance(value, Pending):
         return value.shape
     real = value.real if isinstance(value, PendingTable) else value
