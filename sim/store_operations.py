@@ -5,6 +5,7 @@ The compiler's operations (`gen.ir.epilogue`) take the arithmetic from here; the
 """
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -14,8 +15,9 @@ from cores.arch.isa import Opcode
 from cores.arch.numerics import TABLE_BYTES
 
 from .golden import round_shift
+from .table import unpack_table
 
-__all__ = ["OPERATIONS", "leaky", "look_up", "product", "residual_add"]
+__all__ = ["LOADS", "OPERATIONS", "Load", "leaky", "look_up", "product", "residual_add"]
 
 
 def residual_add(a, b, multiplier_a: int, multiplier_b: int, constant: int, shift: int, zero_point: int,
@@ -59,14 +61,25 @@ def _last(stage: Instruction) -> tuple[int, int, int, int]:
     return max(stage["shift"], 1), stage["zero_point"], stage["low"], stage["high"]
 
 
+@dataclass(frozen=True)
+class Load:
+    """What an operation takes from the side ring with ``load``: so many bytes, and what they are."""
+
+    size: int
+    unpack: Callable[[np.ndarray], Any]
+
+
+#: Of operations that load.
+LOADS: Mapping[Opcode, Load] = {Opcode.STORE_TABLE: Load(TABLE_BYTES, unpack_table)}
+
 #: Opcode -> the result of values, int (channels, rows, columns): of its instruction, the values, what the store reads
-#: beside them (int8, that broadcasts to them; or None) and the table that is loaded (or None).
+#: beside them (int8, that broadcasts to them; or None) and what the operation has loaded (or None).
 OPERATIONS: Mapping[Opcode, Callable[[Instruction, np.ndarray, Any, Any], np.ndarray]] = {
-    Opcode.STORE_ADD: lambda stage, values, other, table: residual_add(
+    Opcode.STORE_ADD: lambda stage, values, other, loaded: residual_add(
         values, other, stage["multiplier_a"], stage["multiplier_b"], stage["constant"], *_last(stage)),
-    Opcode.STORE_MULTIPLY: lambda stage, values, other, table: product(
+    Opcode.STORE_MULTIPLY: lambda stage, values, other, loaded: product(
         values, other, stage["multiplier"], stage["constant"], *_last(stage)),
-    Opcode.STORE_LEAKY: lambda stage, values, other, table: leaky(
+    Opcode.STORE_LEAKY: lambda stage, values, other, loaded: leaky(
         values, stage["multiplier"], stage["negative"], *_last(stage)),
-    Opcode.STORE_TABLE: lambda stage, values, other, table: look_up(values.astype(np.int8), table),
+    Opcode.STORE_TABLE: lambda stage, values, other, loaded: look_up(values.astype(np.int8), loaded),
 }

@@ -1,13 +1,14 @@
 """The store queue: sums, requantised, to memory or to the input buffer."""
 
 from collections.abc import Generator, Mapping
+from typing import Any
 
 import numpy as np
 
 from cores.arch.error_codes import ErrorCode
 from cores.arch.instruction import Instruction
 from cores.arch.isa import CHAIN, SECOND_STAGES, Opcode, Queue, WordForm
-from cores.arch.numerics import FACTOR_BITS, MAX_SHIFT, MIN_SHIFT, PARAMETER_BYTES, TABLE_BYTES
+from cores.arch.numerics import FACTOR_BITS, MAX_SHIFT, MIN_SHIFT, PARAMETER_BYTES
 
 from .. import golden
 from ..errors import HazardError, MachineError
@@ -15,8 +16,7 @@ from ..hazards import Stage
 from ..machine import Machine, Steps
 from ..signs import pack_map
 from ..storage import entry_places
-from ..store_operations import OPERATIONS
-from ..table import unpack_table
+from ..store_operations import LOADS, OPERATIONS
 from ..winograd import tile_places
 from .accumulator_layout import sum_places
 
@@ -26,7 +26,7 @@ __all__ = ["store_engine"]
 def store_engine(machine: Machine) -> Steps:
     geometry: Instruction | None = None
     chain: dict[Opcode, Instruction] = {}
-    table: np.ndarray | None = None     # the one that was loaded
+    loaded: dict[Opcode, Any] = {}      # the latest of each operation that loads
     while True:
         index, instruction = yield from machine.fetch(Queue.STORE)
         match instruction.opcode:
@@ -34,7 +34,7 @@ def store_engine(machine: Machine) -> Steps:
                 geometry = instruction
             case Opcode.STORE:
                 assert geometry is not None
-                yield from _store(machine, index, geometry, chain, instruction, table)
+                yield from _store(machine, index, geometry, chain, instruction, loaded)
                 local = bool(geometry["local"])
                 machine.require(not (local and instruction["post_load"]), index, "a local STORE has no post_load")
                 # STOREs finish in order: a STORE_SET, which changes their kind, waits for those before it.
@@ -42,12 +42,13 @@ def store_engine(machine: Machine) -> Steps:
                 if not local:
                     machine.post(Queue.STORE, index, instruction, "post_load", Stage.READ, Stage.KEPT, Stage.WRITTEN)
             case opcode:
-                if opcode == Opcode.STORE_TABLE:
+                if load := LOADS.get(opcode):
                     if instruction["load"]:
-                        beats = yield from _take_side(machine, TABLE_BYTES // machine.config.beat_bytes, "a table")
-                        table = unpack_table(beats)
-                    if table is None:
-                        raise HazardError(index, "it looks up in a table that was never loaded")
+                        count = load.size // machine.config.beat_bytes
+                        beats = yield from _take_side(machine, count, f"what {opcode.name} loads")
+                        loaded[opcode] = load.unpack(beats)
+                    if opcode not in loaded:
+                        raise HazardError(index, f"{opcode.name} uses what was never loaded")
                 if opcode == Opcode.STORE_REQUANT:
                     chain.clear()
                 chain[opcode] = instruction
@@ -69,8 +70,8 @@ def _second_stage(chain: Mapping[Opcode, Instruction]) -> Instruction | None:
 
 
 def _store(machine: Machine, index: int, geometry: Instruction, chain: Mapping[Opcode, Instruction],
-           instruction: Instruction, table: np.ndarray | None) -> Steps:
-    """STORE: for each block its parameters, then its pixels with their residual beats. ``table``: what was loaded.
+           instruction: Instruction, loaded: Mapping[Opcode, Any]) -> Steps:
+    """STORE: for each block its parameters, then its pixels with their residual beats. ``loaded``: by operations.
 
     With ``repeats`` neighbouring columns have the same sums.
     """
@@ -109,7 +110,7 @@ def _store(machine: Machine, index: int, geometry: Instruction, chain: Mapping[O
             if signs is not None:
                 sums = accumulators.wrap((sums * signs[..., None]).sum(axis=1))
         sums = sums.reshape(rows, cols, -1)[:, columns].reshape(count, -1)
-        values = _activations(machine, index, geometry, chain, parameters, sums, residual, table)
+        values = _activations(machine, index, geometry, chain, parameters, sums, residual, loaded)
         if signs_alone:
             values = pack_map(values).view(np.int8)
         write = _keep_rows if geometry["local"] else _write_rows
@@ -168,7 +169,7 @@ def _take_pooled(machine: Machine, rows: int, columns: np.ndarray,
 
 def _activations(machine: Machine, index: int, geometry: Instruction, chain: Mapping[Opcode, Instruction],
                  parameters: np.ndarray, sums: np.ndarray, residual: np.ndarray | None,
-                 table: np.ndarray | None) -> np.ndarray:
+                 loaded: Mapping[Opcode, Any]) -> np.ndarray:
     """(rows, cols, tn) int8 of ``sums`` (rows * cols, tn): what the chain makes of them."""
     words = np.ascontiguousarray(parameters).reshape(-1).view("<u4").reshape(-1, 2)
     bias, multiplier, shift = words[:, 0].view("<i4").astype(np.int64), words[:, 1] & 0x1FFFF, words[:, 1] >> 24 & 0x3F
@@ -196,7 +197,7 @@ def _activations(machine: Machine, index: int, geometry: Instruction, chain: Map
     other = None if residual is None else residual.view(np.int8).T.reshape(
         len(values), *((1, 1) if len(residual) == 1 else values.shape[1:]))
     for opcode in (opcode for opcode in CHAIN if opcode in chain and opcode in OPERATIONS):
-        values = OPERATIONS[opcode](chain[opcode], values, other, table)
+        values = OPERATIONS[opcode](chain[opcode], values, other, loaded.get(opcode))
     return values.astype(np.int8).transpose(1, 2, 0)
 
 
