@@ -55,8 +55,8 @@ class Cell:
 
     name: str
     parameters: Mapping[str, str]
-    inputs: Mapping[str, list]
-    outputs: Mapping[str, list]
+    inputs: Mapping[str, list[Any]]
+    outputs: Mapping[str, list[Any]]
 
 
 @dataclass
@@ -146,14 +146,14 @@ def _cell(name: str, cell: Mapping[str, Any]) -> Cell:
                 outputs={port: bits for port, bits in pins.items() if directions[port] == "output"})
 
 
-def nets(*buses: list) -> Iterator[int]:
+def nets(*buses: list[Any]) -> Iterator[int]:
     """Without constants, which are strings."""
     return (net for bits in buses for net in bits if isinstance(net, int))
 
 
 def _names(module: Mapping[str, Any]) -> dict[int, str]:
     """The shortest of a net's names that a designer gave, with its bit."""
-    best: dict[int, tuple] = {}
+    best: dict[int, tuple[Any, ...]] = {}
     for name, found in module["netnames"].items():
         for bit, net in enumerate(found["bits"]):
             if isinstance(net, int):

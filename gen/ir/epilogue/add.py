@@ -38,7 +38,7 @@ class Add(WithOperand):
                             self.zero_point, self.low, self.high)
 
     def distance(self, apart: np.ndarray, known: Known, setting: Setting) -> np.ndarray:
-        return (apart * self.multiplier_a + known.apart(self.other) * self.multiplier_b) * self.unit
+        return np.asarray((apart * self.multiplier_a + known.apart(self.other) * self.multiplier_b) * self.unit)
 
     def _swapped(self, source: Tensor, other: Tensor) -> Self:
         return replace(self, middle=other, other=source.name, multiplier_a=self.multiplier_b,

@@ -42,7 +42,7 @@ class Multiply(WithOperand):
             return EQUAL
         mine = np.abs(known.values(self.middle.name).astype(np.float64) - setting.first.zero_point)
         theirs = np.abs(known.values(self.other).astype(np.float64) - self.constant / factor)
-        return (mine * others + theirs * apart + apart * others) * factor * self.unit
+        return np.asarray((mine * others + theirs * apart + apart * others) * factor * self.unit)
 
     def problems(self, setting: Setting) -> Iterator[str]:
         yield from super().problems(setting)
