@@ -10,6 +10,7 @@ import pytest
 
 from gen.cli import make_parser
 from tests.figures.__main__ import complaints, known_constants, pages
+from tests.figures.compare import FiguresError, differences, figures_of
 from tests.figures.page import Page
 from tests.figures.record import FOLDER, Record, digest, load, measure, numbers, save
 
@@ -171,3 +172,13 @@ def test_a_damaged_record_is_named(tmp_path: Path):
     (tmp_path / "x.json").write_text('{"commands": {}, "depends": [], "figures": {"a": "1"}}')
     with pytest.raises(ValueError, match=r"x\.json: Expected `int \| float`, got `str`"):
         load("x", tmp_path)
+
+
+def test_figures_of_two_commits_are_compared():
+    before = {"models": {"cycles": 200, "gone": 1, "same": 5}}
+    after = {"models": {"cycles": 150, "same": 5}, "boards": {"luts": 7}}
+    assert list(differences(before, after)) == [
+        "boards: 1 new: luts", "models: cycles: 200 -> 150 (-25.00%)", "models: 1 gone: gone"]
+    with pytest.raises(FiguresError, match="git ls-tree"):
+        figures_of("no-such-commit")
+    assert figures_of(None)["models"]

@@ -11,7 +11,7 @@ __all__ = ["Component", "record"]
 class Component(wiring.Component):
     """A component whose ports follow from a configuration, so that they are in a dictionary and not in annotations.
 
-    To a type checker they are attributes of any type; all else of a component is checked.
+    To a type checker every name that a component lacks is a port, of any type; what it has is checked.
     """
 
     if TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""``python -m tests.figures``: record, write, check; see docs/testing.md."""
+"""``python -m tests.figures``: record, write, check, compare; see docs/testing.md."""
 
 import argparse
 import fnmatch
@@ -7,6 +7,7 @@ import sys
 from collections.abc import Iterator
 
 from tests import ROOT
+from tests.figures.compare import FiguresError, differences, figures_of
 from tests.figures.page import Constants, Page
 from tests.figures.record import FOLDER, load, measure, save
 
@@ -81,10 +82,21 @@ def main(words: list[str]) -> int:
     commands.add_parser("write", help="tables and remarks of the pages, of the records as they are")
     commands.add_parser("check", help="what is wrong with the pages")
     commands.add_parser("list", help="every record: quick or not, its state, its commands")
+    compare = commands.add_parser("compare", help="the figures of two commits, where they differ")
+    compare.add_argument("before", metavar="COMMIT")
+    compare.add_argument("after", metavar="COMMIT", nargs="?", help="default: the working tree")
     arguments = parser.parse_args(words)
     names = sorted(path.stem for path in FOLDER.glob("*.json") if path != _CONSTANTS)
     if arguments.command == "record":
         return _record(arguments.names or [name for name in names if load(name).due])
+    if arguments.command == "compare":
+        try:
+            lines = list(differences(figures_of(arguments.before), figures_of(arguments.after)))
+        except FiguresError as error:
+            print(error, file=sys.stderr)
+            return 1
+        print("\n".join(lines) or "the same figures")
+        return 0
     if arguments.command == "write":
         _write()
     elif arguments.command == "list":
