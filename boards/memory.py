@@ -12,7 +12,7 @@ Basis = Literal["measured", "published", "assumed"]
 
 @dataclass(frozen=True, kw_only=True)
 class MemoryPort:
-    """External memory behind the NPU's AXI port. Times are in nanoseconds, rates in bytes a second.
+    """External memory at the NPU's AXI port. Times are in nanoseconds, rates in bytes a second.
 
     There are two ways to reckon with it, not to be mixed. ``sustained`` is what is left of the data rate for long
     bursts, all losses in it. A model that counts lost time itself begins with ``peak`` and takes off refreshes, rows

@@ -22,7 +22,7 @@ def _interrupt(number: int, frame: FrameType | None) -> None:
 
 
 class _Output(io.FileIO):
-    """Stdout whose errors say that they are its own: a full disk behind it is not that of a file we write."""
+    """Stdout whose errors say that they are its own: a full disk under it is not that of a file we write."""
 
     def write(self, data: Any, /) -> Any:
         try:

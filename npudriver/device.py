@@ -22,7 +22,7 @@ _INTERRUPT_SLICE = 0.25
 
 
 class Device:
-    """An NPU behind a `Backend`. Programs are loaded into its memory; their inferences run one after the other.
+    """An NPU that a `Backend` reaches. Programs are loaded into its memory; their inferences run one after the other.
 
     ``timeout``: seconds that a wait takes at most where it is not told otherwise, in the device's own time (see
     `Backend.time`). ``progress_cycles``: cycles without progress until the machine gives up by itself; None keeps what

@@ -13,7 +13,7 @@ __all__ = ["Gathered", "gather_box", "gather_row"]
 
 @dataclass(frozen=True, eq=False)
 class Gathered:
-    """What a LOAD_ACT behind LOAD_GATHER writes; arrays go by block, row and output.
+    """What a LOAD_ACT after LOAD_GATHER writes; arrays go by block, row and output.
 
     ``banks`` (outputs,), ``entries`` (blocks, rows, outputs), ``places`` (blocks,): the first byte in the entry;
     ``values`` int8 (blocks, rows, outputs, bytes), of which the first ``widths[b]`` bytes have a place in block b;

@@ -1,7 +1,7 @@
 """Which instructions are ordered by tokens, and what goes wrong where they are not.
 
 Every queue keeps a clock: for each stage, the index of the last instruction that it knows to be done. A token carries
-the clock of its poster to its taker, so an access is ordered behind another exactly if its queue's clock reaches it.
+the clock of its poster to its taker, so an access is ordered after another exactly if its queue's clock reaches it.
 Data in the rings are not tokens: they order nothing but themselves.
 """
 
@@ -108,7 +108,7 @@ class Hazards:
     def _ordered(self, queue: Queue, stage: Stage, earlier: np.ndarray, index: int, message: str) -> None:
         latest = int(earlier.max(initial=-1))
         if latest > self.clocks[queue][stage]:
-            raise HazardError(index, f"no token orders it behind instruction {latest}, {message}")
+            raise HazardError(index, f"no token orders it after instruction {latest}, {message}")
 
     def load_reads(self, index: int, beats: np.ndarray) -> None:
         self._ordered(Queue.LOAD, Stage.WRITTEN, self.beat_writer[beats], index, "which stores what it loads")

@@ -27,7 +27,7 @@ STORE_TOKEN_MAXIMUM = 65535
 Steps = Iterator[str | None]
 
 _ENGINE_QUEUES = (Queue.LOAD, Queue.COMPUTE, Queue.STORE)
-#: The counter behind each token flag: (poster, taker).
+#: The counter after each token flag: (poster, taker).
 _WAITS = {"wait_load": Queue.LOAD, "wait_compute": Queue.COMPUTE, "wait_store": Queue.STORE}
 _POSTS = {"post_load": Queue.LOAD, "post_compute": Queue.COMPUTE, "post_store": Queue.STORE}
 

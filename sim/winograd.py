@@ -28,7 +28,7 @@ def check_tiles(machine: Machine, index: int, geometry: Instruction, tiles: Inst
 
 def write_tiles(machine: Machine, index: int, geometry: Instruction, tiles: Instruction, instruction: Instruction,
                 box: np.ndarray) -> None:
-    """LOAD_ACT behind LOAD_WINOGRAD: the tiles of a padded box (blocks, rows, cols, tn), transformed, to the buffer.
+    """LOAD_ACT after LOAD_WINOGRAD: the tiles of a padded box (blocks, rows, cols, tn), transformed, to the buffer.
 
     `check_tiles` is true of it.
     """

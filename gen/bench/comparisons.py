@@ -93,7 +93,7 @@ def _depthwise(layer: LayerBenchmark, machine: RtlMachine) -> Comparison:
 
 
 def fusion() -> list[Case]:
-    """Depthwise layers and the pointwise ones behind them: by memory against through the input buffer."""
+    """Depthwise layers and the pointwise ones after them: by memory against through the input buffer."""
     return [Case(pair[1].name, partial(_fusion, pair)) for pair in PAIRS]
 
 

@@ -95,7 +95,7 @@ FEW_CHANNELS: tuple[LayerBenchmark, ...] = (
                    pads=(4, 1, 5, 1)),
 )
 
-#: Depthwise layers, each with the pointwise one behind it.
+#: Depthwise layers, each with the pointwise one after it.
 PAIRS: tuple[tuple[LayerBenchmark, LayerBenchmark], ...] = tuple(
     (LayerBenchmark(name="depthwise", channels=channels, outputs=channels, size=size, kernel=3, stride=stride,
                     depthwise=True),
@@ -124,7 +124,7 @@ class Measurement:
 
 
 def conv_graph(*layers: LayerBenchmark, config: NpuConfig, seed: int = 0) -> Graph:
-    """A graph of just these convolutions, one behind the other, with seeded weights all over int8."""
+    """A graph of just these convolutions, one after the other, with seeded weights all over int8."""
     rng = np.random.default_rng(seed)
     source = Tensor("input", (layers[0].channels, *layers[0].input_size), 1.0, 3)
     tensors, convolutions = {source.name: source}, []
@@ -183,5 +183,5 @@ def measure_graph(graph: Graph, machine: RtlMachine, *, seed: int = 0,
 
 def measure_layer(*layers: LayerBenchmark, machine: RtlMachine, seed: int = 0,
                   options: CompileOptions | None = None) -> Measurement:
-    """Run layers, one behind the other, by themselves; see `measure_graph`."""
+    """Run layers, one after the other, by themselves; see `measure_graph`."""
     return measure_graph(conv_graph(*layers, config=machine.config, seed=seed), machine, seed=seed, options=options)

@@ -10,7 +10,7 @@ from sim.timing.dram import DramTiming
 
 __all__ = ["Bound", "Waits", "bound_of", "waits_of"]
 
-#: What a network would be faster with: more lanes, a wider port to memory, or another memory behind it.
+#: What a network would be faster with: more lanes, a wider port to memory, or another memory at it.
 Bound = Literal["compute", "port", "memory"]
 
 #: Stalls that are waits for what memory has to bring or to take.

@@ -62,7 +62,7 @@ class LayerDifference:
 
 @dataclass(frozen=True)
 class OutputDifference:
-    """The whole network at the tensor behind an output.
+    """The whole network at the tensor of an output.
 
     ``distribution``: difference (ours minus onnxruntime's) -> values. ``sqnr_db``: energy of onnxruntime's values over
     that of the differences, None where nothing differs. ``agreement``: share of the answers

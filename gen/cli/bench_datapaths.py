@@ -134,7 +134,7 @@ def _cells(row: dict[str, Any], of_array: bool) -> list[str]:
 
 
 def _show(rows: Rows) -> None:
-    """One part's table; behind it why layers fall short of the ideal, and remarks."""
+    """One part's table; after it why layers fall short of the ideal, and remarks."""
     of_array = any(row["goal"] and row["goal"]["of"] == "array" for row in rows)
     headings = ["layer", "before", "cycles", "times", "ideal", "used %", *["array %"] * of_array, "goal", "wrong"]
     cells = [_cells(row, of_array) for row in rows]

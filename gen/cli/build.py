@@ -38,7 +38,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_machine_options(parser)
     parser.add_argument("-o", "--output", type=Path, metavar="DIR",
                         help="where the files go, in place of an earlier build's (default build/BOARD-MACS, with the "
-                             "features behind it)")
+                             "features after it)")
     parser.add_argument("--clock", type=megahertz, metavar="MHZ",
                         help="of the machine in the board's project, in place of the board's target")
     parser.add_argument("--synth", action="store_true",

@@ -84,7 +84,7 @@ class _Lines:
 
     @contextmanager
     def step(self, text: str) -> Iterator[Callable[[str], None]]:
-        """A step of the command; the yielded function replaces the remark behind its name."""
+        """A step of the command; the yielded function replaces the remark after its name."""
         began, done = time.monotonic(), threading.Event()
         remark = ""
 
@@ -114,7 +114,7 @@ lines = _Lines()
 
 @contextmanager
 def status(text: str) -> Iterator[Callable[[str], None]]:
-    """What goes on, on stderr: a spinner, or `lines` now and then. The yielded function replaces the remark behind it.
+    """What goes on, on stderr: a spinner, or `lines` now and then. The yielded function replaces the remark after it.
 
     One at a time.
     """

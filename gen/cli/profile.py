@@ -22,7 +22,7 @@ from gen.files.write import require_writable, write_file
 if TYPE_CHECKING:
     from gen.run.application import Application
 
-#: Of the parts of a bar behind the useful one, which is coloured by its share.
+#: Of the parts of a bar after the useful one, which is coloured by its share.
 _COLOURS = {"idle_pixels": "plum", "idle_lanes": "lightsteelblue", "wait_weights": "tab:blue",
             "wait_load": "tab:orange", "wait_store": "tab:purple", "short_steps": "tab:brown", "setup": "tab:olive",
             "idle": "lightgray"}
@@ -198,7 +198,7 @@ def plot(profile: dict[str, Any], title: str) -> bytes:
         axes.text(left[index], index, f" {100 * layer['utilisation']:.0f} %", va="center", fontsize="small")
     axes.set_yticks(places, names)
     axes.invert_yaxis()
-    axes.set_xlim(right=1.12 * max(1, *left))  # room for the text behind the longest bar
+    axes.set_xlim(right=1.12 * max(1, *left))  # room for the text after the longest bar
     axes.set_xlabel("cycles; at the bars' ends: multipliers in use")
     axes.set_title(plain(title, _LONGEST_NAME))
     axes.legend(fontsize="small")

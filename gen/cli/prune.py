@@ -51,7 +51,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--limit", type=positive, metavar="N", help="take the first N samples")
     parser.add_argument("--channels", choices=("gamma", "apoz"),
                         help="take out whole channels, and whole blocks of them: those of the smallest "
-                             "batch-norm gammas, or with the most zeros behind their ReLU")
+                             "batch-norm gammas, or with the most zeros after their ReLU")
     parser.add_argument("--iterations", type=positive, default=1, metavar="N",
                         help="with --ratio: in so many steps, each measured anew (default 1)")
     parser.add_argument("--unstructured", action="store_true",

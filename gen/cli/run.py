@@ -49,7 +49,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
                         metavar="reference|functional|rtl|board[:URL]",
                         help="NumPy layers, instruction-level simulator, the Verilog, or a device by the driver: "
                              "board:uio:[NAME], board:pynq:FILE.bit, board:tcp://HOST[:PORT], board:litex:FOLDER of "
-                             "`soc` behind litex_server, or board:functional and board:rtl, which simulate one "
+                             "`soc` by litex_server, or board:functional and board:rtl, which simulate one "
                              "(default reference)")
     parser.add_argument("--limit", type=positive, metavar="N", help="take the first N samples")
     parser.add_argument("-o", "--output", type=Path, metavar="Y.npz", help="write the outputs under the model's names")

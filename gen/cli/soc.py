@@ -164,7 +164,7 @@ def _show(outcome: "Outcome", target: Target, config: "NpuConfig", clock: float)
         console.print(f"{outcome.right} of {count} right")
     console.print(f"{outcome.wrong_bytes:,} of {outcome.compared * count:,} bytes of memory differ from the "
                   "instruction-level simulator's", soft_wrap=True)
-    console.print(f"{mean:,.0f} cycles an inference behind LiteDRAM with {target.memory} ({min(outcome.cycles):,} to "
+    console.print(f"{mean:,.0f} cycles an inference on LiteDRAM with {target.memory} ({min(outcome.cycles):,} to "
                   f"{max(outcome.cycles):,}), {outcome.ideal_cycles:,} on the ideal bus: "
                   f"{clock * 1e6 / mean:,.0f} a second at {clock:g} MHz, target", soft_wrap=True)
     console.print(described(config, target.name), soft_wrap=True)

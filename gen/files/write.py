@@ -62,5 +62,5 @@ def _is_special(path: Path) -> bool:
 
 
 def _target(path: Path) -> Path:
-    """The file behind links."""
+    """The file that links lead to."""
     return Path(os.path.realpath(path))

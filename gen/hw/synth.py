@@ -2,7 +2,7 @@
 
 How it is counted: every cell of the technology is counted after mapping, before place and route. A LUT of any size is
 one LUT, and so is an inverter left over; a LUT used as memory or shift register is counted by the LUTs it occupies.
-Carry chains and the multiplexers behind LUTs sit in the same slices and are not counted, nor are registers and adders
+Carry chains and the multiplexers after LUTs sit in the same slices and are not counted, nor are registers and adders
 inside of a DSP slice. An 18 Kibit block RAM is half a ``bram36``.
 """
 

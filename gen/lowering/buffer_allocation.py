@@ -35,7 +35,7 @@ class BufferRing:
 
     def __init__(self, depth: int) -> None:
         self._depth = depth
-        #: Places end here; what lies behind is given out by `take_at` alone.
+        #: Places end here; what lies after is given out by `take_at` alone.
         self.limit = depth
         self._next = 0
         #: What is left of each place: from its first entry on, up to the second.
@@ -71,7 +71,7 @@ class BufferRing:
             if low < end and base < high:
                 assert place.last_reader >= 0, "the input buffer is overbooked"
                 after = max(after, place.last_reader)
-                # Whoever takes the rest must wait too: what takes this may be a STORE, behind which loads do not wait.
+                # Whoever takes the rest must wait too: what takes this may be a STORE, after which loads do not wait.
                 kept += [(start, stop, place) for start, stop in ((low, base), (end, high)) if start < stop]
             else:
                 kept.append((low, high, place))

@@ -89,7 +89,7 @@ class Emitter:
 
     def set_load(self, fields: dict[str, int], mode: Opcode | None = None, mode_fields: dict[str, int] | None = None,
                  ) -> None:
-        """LOAD_SET and the operation behind it that changes what loads do, unless the queue is in that state."""
+        """LOAD_SET and the operation after it that changes what loads do, unless the queue is in that state."""
         wanted = {"mode": -1 if mode is None else int(mode), **(mode_fields or {})}
         if self._mode != wanted:
             self._settings.pop(Opcode.LOAD_SET, None)

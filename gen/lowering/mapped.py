@@ -22,7 +22,7 @@ __all__ = ["ComputedTile", "MappedLayer", "PlacedLayer", "Region", "data_of"]
 
 @dataclass(frozen=True)
 class Region:
-    """A part of a tensor: channel blocks times a range of pixels (first, and the one behind the last)."""
+    """A part of a tensor: channel blocks times a range of pixels (first, and the one after the last)."""
 
     tensor: str
     blocks: tuple[int, int]

@@ -107,7 +107,7 @@ class Stores:
     def _places(self, tile: OutputTile, copy: int) -> tuple[int, int, int]:
         """The row pitch, block pitch and offset of the STORE of a copy."""
         if tile.local is not None:
-            # One row behind the other.
+            # One row after the other.
             block_pitch, start = tile.local
             return 0, block_pitch, start + tile.blocks.start * block_pitch
         mapped = tile.layer.mapped
@@ -201,7 +201,7 @@ def _chain(mapped: MappedLayer, broadcast: Collection[str]) -> dict[Opcode, dict
 
 
 def _pixels(tile: OutputTile, copies: range) -> tuple[int, int]:
-    """First pixel of copies of a tile and the one behind their last."""
+    """First pixel of copies of a tile and the one after their last."""
     mapped, window = tile.layer.mapped, tile.window
     down, across = mapped.layer.repeats
     width, left = mapped.target.shape[2] * across, window.x * across

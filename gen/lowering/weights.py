@@ -36,7 +36,7 @@ class Weights:
         return parts
 
     def load(self, layer: PlacedLayer, offset: int, beats: int) -> None:
-        """Fetch a part of a layer's weights, ``offset`` beats behind its first."""
+        """Fetch a part of a layer's weights, ``offset`` beats after its first."""
         start = layer.weights + offset
         for at in range(start, start + beats, _MAX_BEATS):
             self._emitter.emit(Opcode.LOAD_WGT, offset=at, beats=min(_MAX_BEATS, start + beats - at))

@@ -91,7 +91,7 @@ def _choose(graph: Graph, config: NpuConfig,
                        if only_signs(layer) and layer.input in beyond
                        and readers[layer.output] == _reading(graph, layer.output, layers))
     inputs = {tensor for tensor, _ in graph.inputs.values()}
-    # A map's rows are read from their beginning on, one pixel behind the other.
+    # A map's rows are read from their beginning on, one pixel after the other.
     of_maps = {name: item for name, item in layers.items()
                if item.layer.stride[1] == 1 and item.signs.tensor == item.layer.input}
     maps = frozenset(name for name, tensor in graph.tensors.items()

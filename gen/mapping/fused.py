@@ -322,7 +322,7 @@ def _estimate(costs: _Costs, tiles: Sequence[Window], parts: Sequence[Sequence[W
 
 
 def _plans(costs: _Costs) -> list[FusedPlan]:
-    """The best tilings of a depthwise layer in windows and the pointwise one behind it, by the cycles reckoned."""
+    """The best tilings of a depthwise layer in windows and the pointwise one after it, by the cycles reckoned."""
     plans = []
     for form, tiles, parts, units in _tilings(costs):
         estimate = _estimate(costs, tiles, parts, units)

@@ -1,7 +1,7 @@
 """Convolutions of few input channels as 1x1 convolutions (docs/datapath.md, "Gathered rows").
 
 The input lies in memory as rows of interleaved bytes. For every output pixel the bytes under a row of the kernel are
-one run; the runs of all its rows, one behind the other, are the channels of a 1x1 convolution.
+one run; the runs of all its rows, one after the other, are the channels of a 1x1 convolution.
 """
 
 from dataclasses import dataclass, replace

@@ -160,7 +160,7 @@ def passes_of(layer: Conv, config: NpuConfig) -> Passes:
             needed[0] = 1  # a tile of zeros still has to clear its accumulators
         dense = needed >= config.groups_dense + extra
         passes: list[Pass] = []
-        # -1 stands for a dense block, 0 for one without weights; behind them comes what dense blocks leave over.
+        # -1 stands for a dense block, 0 for one without weights; after them comes what dense blocks leave over.
         for keys in (np.where(dense, -1, needed), np.where(dense, extra, 0)):
             for start, count in _runs(keys):
                 if keys[start]:

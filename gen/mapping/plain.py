@@ -247,7 +247,7 @@ def plan_conv(name: str, cost: ConvCost) -> Plan:
 
 
 def _joined(chunks: Sequence[Chunk]) -> list[Chunk]:
-    """Chunks that lie one behind the other in the buffer as one: one COMPUTE can cover them."""
+    """Chunks that lie one after the other in the buffer as one: one COMPUTE can cover them."""
     joined: list[Chunk] = []
     end = -1    # of the last one's places
     for chunk in chunks:

@@ -68,7 +68,7 @@ class SignSource:
 
 @dataclass(frozen=True)
 class Columns:
-    """Columns of a tile's input: the first that holds data, how many do, padding before and behind them."""
+    """Columns of a tile's input: the first that holds data, how many do, padding before and after them."""
 
     col: int
     data: int
@@ -147,7 +147,7 @@ def _spare(source: SignSource, bits: int, config: NpuConfig) -> np.ndarray:
 
 
 def _with_spare(weights: np.ndarray, source: SignSource, bits: int, config: NpuConfig) -> np.ndarray:
-    """Bits of channels (..., channels), and behind them those of no channel: (..., bits)."""
+    """Bits of channels (..., channels), and after them those of no channel: (..., bits)."""
     spare = np.broadcast_to(_spare(source, bits, config), (*weights.shape[:-1], bits - source.channels))
     return np.concatenate([weights, spare], axis=-1)
 

@@ -265,7 +265,7 @@ class WindowMapping(ConvMapping):
                         chunk.place.last_reader = tiles.last_compute
                         tile.end()
                         if local is not None:
-                            # Its parameters are few, and should not queue behind the next blocks' pixels.
+                            # Its parameters are few, and should not queue after the next blocks' pixels.
                             tiles.stores.flush(tiles.stores.opened - 1)
                         yield tiles.stores.opened - 1
             first_part += len(parts)

@@ -21,7 +21,7 @@ class Placement:
     """Where a feature map lies: (ceil(C / tn), H, W, tn) int8 from beat ``offset`` of the data region.
 
     With ``signs`` a map of bits: (ceil(C / tn), H, ceil(W / 8)) beats of eight pixels each. With ``interleaved``
-    (H, W, C) int8, every row beginning a beat; the bytes behind a row mean nothing. With ``whole`` it lies in the place
+    (H, W, C) int8, every row beginning a beat; the bytes after a row mean nothing. With ``whole`` it lies in the place
     of that tensor: its blocks are some of that one's.
     """
 
@@ -52,6 +52,6 @@ class Placement:
 
 
 def aligned(beats: int, tn: int) -> int:
-    """``beats`` of ``tn`` bytes, and those left free behind them."""
+    """``beats`` of ``tn`` bytes, and those left free after them."""
     step = ALIGNMENT // tn
     return -(-beats // step) * step

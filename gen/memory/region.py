@@ -30,7 +30,7 @@ class Lifetime:
 
 
 class Constants:
-    """Arrays of uint8 (beats, tn), one behind the other; those that are equal are one."""
+    """Arrays of uint8 (beats, tn), one after the other; those that are equal are one."""
 
     def __init__(self) -> None:
         self._arrays: list[np.ndarray] = []

@@ -26,7 +26,7 @@ _PARTS, _PARTS_OF_COPY, _PINS_OF_COPY = 8, 4, 64
 #: Pins that are clocks, and others that stay with the register.
 _CLOCK = re.compile(r"(?:[ESW]?C(?:LK|K)I?[AB]?\d?)$")
 _CONTROL = re.compile(r"(?:CE|OCE|LSR|RST|WRE|WE|CS)[AB]?\d?$")
-#: What names of cells end with, behind the signal that they lead to; of memories, which of its cells.
+#: What names of cells end with, after the signal that they lead to; of memories, which of its cells.
 _KIND = re.compile(r"_(?:TRELLIS_\w+?|CCU2C|LUT4|PFUMX|L6MUX21|MULT18X18D|DP16KD)_.*|\$.*")
 _OF_MEMORY = re.compile(r"(?:\.\d+){2}$")
 
@@ -129,7 +129,7 @@ def _shares(pins: list[_Pin]) -> list[list[_Pin]]:
 
 
 def _natural(name: str) -> list[tuple[int, str]]:
-    """So that lane 10 comes behind lane 9."""
+    """So that lane 10 comes after lane 9."""
     return [(int(piece) if piece.isdigit() else -1, piece) for piece in re.split(r"(\d+)", name)]
 
 

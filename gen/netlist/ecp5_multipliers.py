@@ -1,7 +1,7 @@
 """ECP5's multipliers take in the registers that Yosys leaves beside them, and lose the copies of their operands' signs.
 
 Yosys maps products to MULT18X18D, with signs in the upper bits of narrow operands, between flip-flops that nextpnr has
-to place near. The cell has registers of its own in front and behind: with them a path ends at the multiplier, or begins
+to place near. The cell has registers of its own before and after: with them a path ends at the multiplier, or begins
 there. And a narrow operand can stand in the upper bits, zeros below it, with the product as much higher: zeros need no
 wires. Cells that already have registers, or use anything else than operands and product, stay as they are.
 
@@ -103,7 +103,7 @@ def _align(cell: _Cell, wires: _Wires) -> None:
 
 
 def _take_product(cell: _Cell, wires: _Wires) -> None:
-    """The registers behind a product, if all of it goes to some that are alike."""
+    """The registers after a product, if all of it goes to some that are alike."""
     names = {place: wires.sink(bit) for place, bit in enumerate(_bits(cell, "P", _PRODUCT)) if wires.loads[bit]}
     registers = {place: wires.cells.get(name) for place, name in names.items()}
     control = _common(registers.values())

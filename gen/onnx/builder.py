@@ -130,7 +130,7 @@ class GraphBuilder:
     # -- tensors -------------------------------------------------------------------------------------------------
 
     def tensor(self, value: Quantised, scale: float, zero_point: int) -> Quantised:
-        """``value`` with a tensor of the graph behind it; the first use of an input decides its tensor's layout."""
+        """``value`` with its tensor of the graph; the first use of an input decides its tensor's layout."""
         record = self._inputs.get(value.tensor)
         if record is None:
             return value

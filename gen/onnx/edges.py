@@ -39,7 +39,7 @@ def pad_integer(value: Padded) -> int:
     nearest = np.clip(np.rint(raw), -128, 127)
     if not abs(raw - nearest) <= _CLOSE:
         raise NodeError(f"pads with {value.number:g}, which the quantised tensor cannot hold; pad with a multiple of "
-                        "its scale, or quantise behind the Pad as in front of it", at=value.name)
+                        "its scale, or quantise after the Pad as in front of it", at=value.name)
     return int(nearest)
 
 

@@ -1,9 +1,9 @@
 """Results that are functions of one quantised tensor, value by value: what a table of 256 entries stands for.
 
 The importer notes of each node that computes element by element what its results are functions of. Where a node has no
-layer, or not this one, such a function takes its place (`PendingTable`), up to the QuantizeLinear behind it. The table
+layer, or not this one, such a function takes its place (`PendingTable`), up to the QuantizeLinear after it. The table
 is what onnxruntime makes of all 256 values with the model's own nodes: quantised nodes in between as well, so a Sigmoid
-with a quantisation of its own and the product behind it are one table.
+with a quantisation of its own and the product after it are one table.
 """
 
 from collections.abc import Mapping, Sequence
@@ -144,7 +144,7 @@ class Functions:
         results = self._values(value.value, value.source)
         if not np.isfinite(results).all():
             raise NodeError(f"adds the result of {value.name}, which is not finite for every value of its input; put "
-                            f"QuantizeLinear and DequantizeLinear behind {value.name}")
+                            f"QuantizeLinear and DequantizeLinear after {value.name}")
         return float(results.min()), float(results.max())
 
     def table(self, value: PendingTable, quantisation: Quantisation) -> np.ndarray:

@@ -2,7 +2,7 @@
 
 The importer walks the nodes in order and keeps for every ONNX value what it means (`gen.onnx.values`): a handler
 (`gen.onnx.handlers`) makes the value of a node's output from those of its inputs. Arithmetic becomes a pending layer;
-the QuantizeLinear behind it gives the layer its output scale and puts it into the graph (`gen.onnx.quantise`).
+the QuantizeLinear after it gives the layer its output scale and puts it into the graph (`gen.onnx.quantise`).
 Constants that scale or shift a result, BatchNormalization among them, go into the pending layer on the way
 (`gen.onnx.handlers.affine`); in which units its integers count, also where the model adds it without quantising it, is
 in `gen.onnx.quant_scales`. Before the walk are the passes of `gen.onnx.passes`; what remains to be done on the graph
@@ -119,7 +119,7 @@ class Importer:
         quantised = any(node.op.startswith(("QuantizeLinear", "QLinear", "QGemm")) for node in model.nodes)
         for model_input in model.inputs:
             values[model_input.name] = self._input(model_input, others_quantised=quantised)
-        # An arrangement takes eight bytes for each element: a value goes behind the last node that reads it.
+        # An arrangement takes eight bytes for each element: a value goes after the last node that reads it.
         uses = Counter(chain(model.outputs, *(node.inputs for node in model.nodes)))
         for node in model.nodes:
             try:

@@ -28,7 +28,7 @@ _LARGEST_SUM = 1 << 24
 #: Biases, in units of the sums, that fit any accumulator of the usual widths.
 _LARGEST_BIAS = 1 << 25
 #: Steps of the sum to one of a branch at most: half of that is the branch's own rounding, and less than one step more
-#: or less before the sum is rounded is at most one step behind it.
+#: or less before the sum is rounded is at most one step after it.
 _COARSEST_BRANCH = 2.0
 
 
@@ -102,7 +102,7 @@ def same(tensor: Tensor, channels: int) -> Requantize:
 
 
 def as_convolution(graph: GraphBuilder, value: Pending) -> Pending:
-    """A pool as a depthwise convolution with weights of 1; behind a maximum, which is a layer of its own."""
+    """A pool as a depthwise convolution with weights of 1; after a maximum, which is a layer of its own."""
     arguments = {key: item for key, item in value.arguments.items() if key not in ("maximum", "kernel")}
     kernel = value.arguments["kernel"]
     if value.arguments["maximum"]:

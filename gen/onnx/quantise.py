@@ -78,7 +78,7 @@ def quantize(context: Context, value: Value | None, quantisation: Quantisation) 
 
 
 def _padded(context: Context, value: Padded, quantisation: Quantisation) -> Value:
-    """Exporters quantise behind a Pad as in front of it; anything else makes another tensor."""
+    """Exporters quantise after a Pad as in front of it; anything else makes another tensor."""
     if (value.real.scale, value.real.zero_point) != (quantisation.scale, quantisation.internal):
         return _emit(context, padding(context.graph, value), quantisation)
     quantised = replace(value.real.quantised, unsigned=quantisation.unsigned)
@@ -196,7 +196,7 @@ def _grid(graph: GraphBuilder, value: PendingAdd, scale: float, total: tuple[flo
         real_range(graph, result), real_range(graph, value.b), total, scale, finest=float(result.scale.max()) / 16)
     if found is None:
         raise NodeError(f"adds the unquantised result of {result.name}, for which {FIRST_BITS} bits beside this "
-                        f"sum's are too coarse; put QuantizeLinear and DequantizeLinear behind {result.name}",
+                        f"sum's are too coarse; put QuantizeLinear and DequantizeLinear after {result.name}",
                         at=value.name)
     return found
 
@@ -212,7 +212,7 @@ def _with_tables(context: Context, value: PendingAdd, scale: float, total: tuple
         grid = branch_quantisation(range_of(operand), range_of(other), total, scale, bits=8)
         if grid is None:
             raise NodeError(f"adds the unquantised result of {operand.name}, for which 8 bits beside this sum's are "
-                            f"too coarse; put QuantizeLinear and DequantizeLinear behind {operand.name}",
+                            f"too coarse; put QuantizeLinear and DequantizeLinear after {operand.name}",
                             at=value.name)
         return Real(settled(context, operand, Quantisation(*grid, False)), *grid)
 

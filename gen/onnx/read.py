@@ -23,7 +23,7 @@ Shapes = Mapping[str, Sequence[int]]
 
 #: Opsets that the operator handlers know.
 MIN_OPSET, MAX_OPSET = 7, 25
-#: What a TensorFlow Lite file has behind its first four bytes.
+#: What a TensorFlow Lite file has after its first four bytes.
 _TFLITE = b"TFL3"
 #: Bytes of a file that protobuf reads at most; weights beyond that are kept in files beside it.
 _MAX_FILE = (1 << 31) - 1

@@ -26,7 +26,7 @@ def obstacle(value: Value | None) -> str:
         case (Pending() | PendingAdd() | PendingOperation() | PendingTable() | PendingConcat()
               | PendingPool()):
             return (f"is the unquantised result of node {value.name}; put QuantizeLinear and DequantizeLinear "
-                    "behind that")
+                    "after that")
         case Padded() | QuantisedPadded():
             return "is padded twice; pad it once, by the sum"
         case Condition():
@@ -35,7 +35,7 @@ def obstacle(value: Value | None) -> str:
             return (f"is float, and made by node {value.maker}, which the processor has; with QuantizeLinear and "
                     "DequantizeLinear after that, this node can be the accelerator's")
         case RawInput() if value.others_quantised:
-            return (f"is the float input {value.name}; put QuantizeLinear and DequantizeLinear behind that, as "
+            return (f"is the float input {value.name}; put QuantizeLinear and DequantizeLinear after that, as "
                     "they are elsewhere in the model")
         case RawInput():
             return (f"is the float input {value.name}; this compiler takes quantised models (QDQ or QLinear): "
@@ -43,7 +43,7 @@ def obstacle(value: Value | None) -> str:
         case Host():
             return "comes from an operator that runs on the processor; only rearranging may follow, to the outputs"
         case Quantised():
-            return "is an integer tensor; put a DequantizeLinear behind it"
+            return "is an integer tensor; put a DequantizeLinear after it"
     return "is a constant, or missing; an activation belongs there"
 
 

@@ -2,7 +2,7 @@
 
 The arrangement of a value's elements is an ``order``: an integer array of the value's ONNX shape (one sample, so its
 first axis is 1, unless the model has split other axes off to it) that holds, for each element, its flat index in the
-tensor behind it. Reshape, Flatten and Transpose only rearrange the order; nothing moves.
+tensor after it. Reshape, Flatten and Transpose only rearrange the order; nothing moves.
 """
 
 import math
@@ -168,7 +168,7 @@ class _Result:
     moved_by: str = ""
 
     def clipped(self, low: float, high: float, node: str) -> Self:
-        """This with a Clip behind it."""
+        """This with a Clip after it."""
         return replace(self, low=float(np.clip(self.low, low, high)), high=float(np.clip(self.high, low, high)),
                        nodes=(*self.nodes, node))
 
@@ -236,7 +236,7 @@ class PendingTable(_Result):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class PendingConcat(_Result):
-    """Tensors of one height and width behind each other, the channels of the first one first."""
+    """Tensors of one height and width after each other, the channels of the first one first."""
 
     parts: tuple[Real, ...]
 

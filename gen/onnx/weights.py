@@ -53,12 +53,12 @@ def weights_of(value: Value | None, axis: int) -> tuple[np.ndarray, np.ndarray]:
     """
     if isinstance(value, Constant):
         if value.array.dtype.kind != "f":
-            raise NodeError(f"its weights are {value.array.dtype}; put a DequantizeLinear behind them")
+            raise NodeError(f"its weights are {value.array.dtype}; put a DequantizeLinear after them")
         weights = np.moveaxis(value.array, axis, 0)
         signs = _sign_weights(weights)
         if signs is not None and np.isfinite(weights).all() and weights.min() < 0 < weights.max():
             return signs
-        raise NodeError("its weights are float; quantise them (DequantizeLinear behind int8 weights)")
+        raise NodeError("its weights are float; quantise them (DequantizeLinear after int8 weights)")
     if not isinstance(value, QuantisedConstant):
         raise NodeError("its weights must be constants")
     if value.array.dtype.itemsize > 1:

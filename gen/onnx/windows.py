@@ -80,7 +80,7 @@ def resolve(attributes: Mapping[str, Any], size: Sequence[int], kernel: Sequence
         length = output_size(size[axis], extent[axis], stride[axis], begin[axis], end[axis])
         if attributes.get("ceil_mode") and automatic == "NOTSET":
             over = -(size[axis] + begin[axis] + end[axis] - extent[axis]) % stride[axis]
-            # A window that would start in the padding behind the input is left out.
+            # A window that would start in the padding after the input is left out.
             if over and length * stride[axis] < size[axis] + begin[axis]:
                 length, end[axis] = length + 1, end[axis] + over
         if length < 1:

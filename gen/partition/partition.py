@@ -130,7 +130,7 @@ def _cut(path: str | Path, model: Model, wanted: Mapping[str, str], *, rebuild: 
             rebuild = False
             decided |= host
         if probed.unquantised:
-            # What is refused behind a quantisation that was added would be once more behind another.
+            # What is refused after a quantisation that was added would be once more after another.
             once = [name for name in probed.unquantised if name not in quantised.values()]
             added = reconstruct(model.proto, once, ranges) if rebuild else {}
             if added:

@@ -72,7 +72,7 @@ class _Prober(Importer):
         super().__init__(model, units=units)
         self._types = types
         self.host = dict(host)
-        #: Nodes that turned out to be at fault for what is refused behind them, and why.
+        #: Nodes that turned out to be at fault for what is refused after them, and why.
         self.blamed: dict[str, str] = {}
         self.constants = dict(model.constants)
         self.unquantised: dict[str, str] = {}
@@ -167,7 +167,7 @@ def is_known(type_: onnx.TypeProto.Tensor) -> bool:
 def probe(model: Model, host: Mapping[str, str], types: Mapping[str, onnx.TypeProto],
           units: Units | None = None) -> Probed:
     """A walk in which the nodes of ``host`` are left to the processor from the start, and those that turn out to be at
-    fault for what is refused behind them.
+    fault for what is refused after them.
 
     ``types``: of the model's values, to which those are added that depend on shapes which the walk has found;
     ``units``: as of an `Importer`. Raises GraphError for a model that is too large, or not one.

@@ -55,9 +55,9 @@ def reconstruct(model: onnx.ModelProto, unquantised: Iterable[str], ranges: Rang
 
 
 def _quantisations(graph: onnx.GraphProto) -> Mapping[str, NodeProto | None]:
-    """The QuantizeLinear of ONNX, with one scale, that each value leads to, at once or behind nodes that only move it.
+    """The QuantizeLinear of ONNX, with one scale, that each value leads to, at once or after nodes that only move it.
 
-    One that reads the value itself is enough; those behind moves have to be alike, and all that it leads to.
+    One that reads the value itself is enough; those after moves have to be alike, and all that it leads to.
     """
     single = single_numbers(graph)
     found: dict[str, NodeProto | None] = {}
@@ -93,7 +93,7 @@ def _constants(graph: onnx.GraphProto, name: str, low: float, high: float, taken
 
 
 def _insert(graph: onnx.GraphProto, added: Mapping[str, list[NodeProto]]) -> None:
-    """Each pair behind the node whose result it quantises, which gives up its name for that of the pair's."""
+    """Each pair after the node whose result it quantises, which gives up its name for that of the pair's."""
     nodes: list[NodeProto] = []
     for node in graph.node:
         nodes.append(node)
@@ -102,5 +102,5 @@ def _insert(graph: onnx.GraphProto, added: Mapping[str, list[NodeProto]]) -> Non
                 node.output[place] = added[name][0].input[0]
                 nodes += added[name]
     del graph.node[:]
-    # A scale may be that of a Constant behind what reads it now.
+    # A scale may be that of a Constant after what reads it now.
     graph.node.extend(sorted(nodes, key=lambda node: node.op_type != "Constant"))

@@ -33,7 +33,7 @@ class Unit:
 
 @dataclass(frozen=True)
 class Turn:
-    """Units that run on one place, one behind the other."""
+    """Units that run on one place, one after the other."""
 
     place: Place
     units: tuple[Unit, ...]

@@ -60,7 +60,7 @@ class _Nodes:
         return readers or self._near(self._writers[whole], self._before)
 
     def _maker(self, tensor: str) -> str:
-        """The node behind whose result a tensor of the model is quantised; "" where there is none."""
+        """The node after whose result a tensor of the model is quantised; "" where there is none."""
         node = self._makers.get(self._graph.tensors[tensor].onnx_name)
         while node is not None and node.op in _EDGES:
             node = self._makers.get(node.inputs[0])

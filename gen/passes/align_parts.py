@@ -33,7 +33,7 @@ def align_parts(graph: Graph, tn: int) -> Graph:
 
 @dataclass(frozen=True, eq=False)
 class _Edit:
-    """A graph that is being changed: layers, by number, get others in front or behind, or are left out."""
+    """A graph that is being changed: layers, by number, get others in front or after, or are left out."""
 
     graph: Graph
     tensors: dict[str, Tensor]
@@ -118,7 +118,7 @@ def _groups(graph: Graph, parts: list[tuple[Part, str]], tn: int) -> list[list[t
 
 
 def _put_together(edit: _Edit, group: list[tuple[Part, str]], number: int, tn: int) -> None:
-    """A chain of layers behind layer ``number``: each writes all channels of the group, and has its part's values."""
+    """A chain of layers after layer ``number``: each writes all channels of the group, and has its part's values."""
     whole, (last, end) = group[0][0].whole, group[-1]
     low, high = group[0][0].first // tn * tn, last.first + edit.tensors[end].shape[0]
     target = edit.span(whole, low, high, f"{whole}/{low}")

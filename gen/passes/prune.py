@@ -25,7 +25,7 @@ def rounded_density(density: float, config: NpuConfig) -> float:
 
 
 def _ordered(weights: np.ndarray) -> np.ndarray:
-    """Integers in the order of the weights' magnitudes, with room for a channel's number behind each."""
+    """Integers in the order of the weights' magnitudes, with room for a channel's number after each."""
     if weights.dtype == np.float32:
         return np.abs(weights).view(np.int32).astype(np.int64)      # floats without a sign count up as their bits do
     return np.abs(weights)

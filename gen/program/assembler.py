@@ -37,7 +37,7 @@ def _parse(line: str) -> Instruction:
             raise ValueError(f"expected name=value, not {word!r}")
         name = match[1]
         if after_bar != (name in _TOKENS):
-            raise ValueError(f"{name} belongs {'before' if after_bar else 'behind'} the bar")
+            raise ValueError(f"{name} belongs {'before' if after_bar else 'after'} the bar")
         if name in fields:
             raise ValueError(f"{name} is given twice")
         fields[name] = 1 if match[2] is None else int(match[2], 0)

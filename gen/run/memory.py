@@ -11,7 +11,7 @@ __all__ = ["bus_of"]
 def bus_of(board: Board | None, config: NpuConfig, mhz: float) -> Bus:
     """What the simulators need of a board's memory and of the port to it, for a machine at ``mhz``; None is ideal.
 
-    What is left of the data rate behind refreshes is the share that a master with long bursts gets, so that losses
+    What is left of the data rate after refreshes is the share that a master with long bursts gets, so that losses
     which are not modelled are in it.
     """
     if board is None:

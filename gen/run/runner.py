@@ -181,7 +181,7 @@ def run_model(model: Workload | Application, samples: Samples, target: Target, *
               device: Device | None = None,
               progress: Callable[[int, str], None] = lambda samples, present: None,
               stream_shifts: Sequence[int] = (0,)) -> Run:
-    """Run every sample on ``target``; outputs are those that the target computed, and the processor behind it.
+    """Run every sample on ``target``; outputs are those that the target computed, and the processor after it.
 
     ``machine`` is the simulation to use for ``rtl``, else one is made (and built if need be); ``device`` is for
     ``board``.

@@ -1,4 +1,4 @@
-"""What executes a program on a data region: the simulators, the Verilog, a device behind the driver."""
+"""What executes a program on a data region: the simulators, the Verilog, a device by the driver."""
 
 import time
 from collections.abc import Callable, Mapping
@@ -78,7 +78,7 @@ def rtl_target(machine: RtlMachine) -> Executor:
 
 def open_device(url: str, config: NpuConfig, backend: Backend | None = None) -> Device:
     """A device of ``config``: of a URL as `npudriver.open_backend` takes them, "" for the usual one of a board, or
-    ``functional`` or ``rtl`` for one that is simulated; or behind a ``backend`` that is open already.
+    ``functional`` or ``rtl`` for one that is simulated; or by a ``backend`` that is open already.
 
     Raises DriverError, ToolError when the simulation cannot be built.
     """

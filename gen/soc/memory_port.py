@@ -32,7 +32,7 @@ class MemoryPort(LiteXModule):
 
 
 class _DataBehindCommands(LiteXModule):
-    """``port``: as the one behind it, but write data wait for their commands."""
+    """``port``: as the one after it, but write data wait for their commands."""
 
     def __init__(self, behind: LiteDRAMNativePort) -> None:
         self.port = port = LiteDRAMNativePort(

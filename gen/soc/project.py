@@ -125,7 +125,7 @@ def describe(system: "SoCCore", target: Target, clock_mhz: float, baud: int) -> 
 
 
 def _memory_start(system: "SoCCore") -> list[dict[str, Any]]:
-    """The writes that wake the memory, as LiteDRAM has them: register, its value, and the cycles behind it."""
+    """The writes that wake the memory, as LiteDRAM has them: register, its value, and the cycles after it."""
     from litedram.init import get_sdram_phy_init_sequence, get_sdram_phy_py_header
 
     settings = system.sdram.controller.settings

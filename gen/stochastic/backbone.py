@@ -30,7 +30,7 @@ class Shape:
 
 @dataclass(frozen=True)
 class Product:
-    """A layer of dot products, ReLU behind all but the last, and its largest values of ``pool`` x ``pool`` pixels.
+    """A layer of dot products, ReLU after all but the last, and its largest values of ``pool`` x ``pool`` pixels.
 
     ``kernel``: rows and columns of taps; a matrix product's covers its input. Around the input are ``padding`` zeros.
     """
@@ -57,7 +57,7 @@ class Product:
 
     @property
     def output(self) -> Shape:
-        """Behind the pool, which leaves out rows and columns that fill no window."""
+        """After the pool, which leaves out rows and columns that fill no window."""
         return Shape(self.rows // self.pool, self.cols // self.pool, self.outputs)
 
     @property
@@ -74,7 +74,7 @@ class Backbone:
     """A word: the input (``784``, ``28x28`` or ``32x32x3``), then layers joined by ``-``.
 
     ``c6k3``: convolution to 6 channels, 3x3, padded with zeros to keep the size; ``c6k3s2`` with stride 2; ``p2``:
-    largest of 2x2 pixels, behind a convolution; ``32``: matrix product with 32 results. The last one gives the classes.
+    largest of 2x2 pixels, after a convolution; ``32``: matrix product with 32 results. The last one gives the classes.
     Raises BackboneError for anything else.
     """
 
@@ -121,7 +121,7 @@ class Backbone:
                                 "channels")
         if re.fullmatch(r"[0-9]{1,4}", part) and 0 < int(part) <= _MOST:
             if pool > 1:
-                raise BackboneError(f"{self.word}: a pool stands behind a convolution, not behind {part}")
+                raise BackboneError(f"{self.word}: a pool stands after a convolution, not after {part}")
             return Product(shape, int(part), (shape.height, shape.width))
         raise BackboneError(f"{self.word}: {part!r} is no layer; c6k3, c6k3s2, p2 and 32 are")
 

@@ -10,7 +10,7 @@ class Recipe:
     """Adam with ``decay`` of weights, at ``rate``, which in ``one_cycle`` rises to that and falls to nearly 0.
 
     ``shift``: pixels by which images are moved at random each time, half of them mirrored; 0: always as they are.
-    ``for_relu``: weights begin as values keep their size behind ReLU, without which a deep network learns late.
+    ``for_relu``: weights begin as values keep their size after ReLU, without which a deep network learns late.
     ``bfloat16``: products of numbers of 8 bits' precision, in half the time; weights are float32 all the same.
     """
 

@@ -42,7 +42,7 @@ class Window:
 
     ``row`` and ``col`` are the first input row and column that hold data. ``row_pitch`` and ``entries`` (of a channel
     block) count entries of an input-buffer bank. A block takes ``buffer_rows`` there; those from ``buffer_row`` on are
-    loaded, and what lies behind them is read, but not used.
+    loaded, and what lies after them is read, but not used.
     """
 
     y: int
@@ -233,7 +233,7 @@ def _form(narrow: bool) -> WordForm:
 
 
 def input_range(start: int, length: int, size: int) -> tuple[int, int, int, int]:
-    """``length`` padded positions from ``start`` -> (first with data, number with data, padding before, behind)."""
+    """``length`` padded positions from ``start`` -> (first with data, number with data, padding before, after)."""
     first, end = max(start, 0), min(start + length, size)
     data = max(end - first, 0)
     before = min(max(-start, 0), length)

@@ -23,7 +23,7 @@ __all__ = [
 #: Cycles from a read request to its data, which no schedule avoids at a layer's start.
 LATENCY = MEMORY
 #: Estimates of the planner, not depths of the hardware: cycles that a COMPUTE or POOL may spend beside its steps, and
-#: the same of a COMPUTE in windows, as the next one's sums begin behind its last.
+#: the same of a COMPUTE in windows, as the next one's sums begin after its last.
 COMPUTE_OVERHEAD, WINDOW_OVERHEAD = 1, 4
 #: A chunk smaller than this in compute cycles only makes instructions.
 CHUNK_CYCLES = 200

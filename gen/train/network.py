@@ -19,7 +19,7 @@ __all__ = ["Network"]
 #: Operator -> inputs that are learnt, where they are constants.
 _LEARNT = {"Conv": (1, 2), "Gemm": (1, 2), "MatMul": (1,), "BatchNormalization": (1, 2), "PRelu": (1,), "Add": (0, 1)}
 _QUANTISING = ("QuantizeLinear", "DequantizeLinear")
-#: Behind the scores of classes.
+#: After the scores of classes.
 _FINAL = (*_QUANTISING, "Softmax", "Identity")
 
 

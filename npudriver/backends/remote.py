@@ -1,7 +1,7 @@
 """A device at the other end of a connection that reads and writes 32-bit words.
 
 That is a board that runs `python3 -m npudriver serve`, or LiteX's server (litex_server) with a UART, Ethernet, PCIe or
-JTAG bridge behind it, by our own client or by LiteX's RemoteClient.
+JTAG bridge beyond it, by our own client or by LiteX's RemoteClient.
 """
 
 from __future__ import annotations

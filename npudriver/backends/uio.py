@@ -140,7 +140,7 @@ def _map_size(sysfs: Path, name: str) -> int:
 
 
 class _Udmabuf:
-    """The memory behind /dev/udmabufN."""
+    """The memory of /dev/udmabufN."""
 
     def __init__(self, backend: UioBackend, path: Path, sysfs: Path) -> None:
         folder = next((sysfs / kind / path.name for kind in _BUFFER_CLASSES if (sysfs / kind / path.name).is_dir()),

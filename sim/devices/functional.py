@@ -1,4 +1,4 @@
-"""The instruction-level simulator as a device, behind a model of the machine's registers.
+"""The instruction-level simulator as a device, with a model of the machine's registers.
 
 A program is executed when the driver waits, or lets time go by. What can go wrong on hardware happens when it is asked
 for: see `InjectedFault`.

@@ -18,7 +18,7 @@ __all__ = ["load_engine"]
 
 def load_engine(machine: Machine) -> Steps:
     geometry = tiles = gather = None
-    tiled = -1      # the last LOAD_ACT, if it makes tiles: these are transformed behind the loads that follow
+    tiled = -1      # the last LOAD_ACT, if it makes tiles: these are transformed after the loads that follow
     while True:
         index, instruction = yield from machine.fetch(Queue.LOAD)
         match instruction.opcode:
@@ -26,7 +26,7 @@ def load_engine(machine: Machine) -> Steps:
                 geometry, tiles, gather = instruction, None, None
             case Opcode.LOAD_GATHER | Opcode.LOAD_WINOGRAD as mode:
                 if (tiles if mode == Opcode.LOAD_GATHER else gather) is not None:
-                    raise HazardError(index, "LOAD_GATHER and LOAD_WINOGRAD are behind one LOAD_SET")
+                    raise HazardError(index, "LOAD_GATHER and LOAD_WINOGRAD are after one LOAD_SET")
                 if mode == Opcode.LOAD_GATHER:
                     gather = instruction
                 else:
@@ -90,7 +90,7 @@ def _fetch_box(machine: Machine, index: int, geometry: Instruction, instruction:
 
 def _load_runs(machine: Machine, index: int, geometry: Instruction, gather: Instruction,
                instruction: Instruction) -> None:
-    """LOAD_ACT behind LOAD_GATHER: runs of bytes into parts of input-buffer entries."""
+    """LOAD_ACT after LOAD_GATHER: runs of bytes into parts of input-buffer entries."""
     config, lanes = machine.config, machine.config.beat_bytes
     length, blocks = gather["length"], instruction["blocks"]
     machine.require(gather["place"] + length <= lanes, index,

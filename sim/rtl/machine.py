@@ -192,7 +192,7 @@ def _load(path: Path) -> ctypes.CDLL:
 
 
 class RtlMachine:
-    """The Verilog of ``config`` in Verilator, with a memory of NumPy arrays behind its bus.
+    """The Verilog of ``config`` in Verilator, with a memory of NumPy arrays on its bus.
 
     ``verilog`` replaces the generated text. A seed makes the random stalls the same again. ``waves`` names a VCD file
     to write; NPUGEN_WAVES=1 writes ``npu.<process>.vcd``. With ``observed`` it keeps what the machine writes inside of

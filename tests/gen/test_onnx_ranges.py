@@ -41,7 +41,7 @@ def test_a_branch_that_int8_cannot_hold(rng: np.random.Generator, tmp_path: Path
     x = b.dequantize(b.input(1, 24, 8, 8), 0.3)
     b.output(b.quantize(b.node("Add", b.node("Conv", x, b.weights(24, 24, 3, 3), pads=[1, 1, 1, 1]), x), 0.05))
     with pytest.raises(GraphError, match=r"adds the unquantised result of conv\d+, for which 9 bits .* too coarse; put "
-                                         r"QuantizeLinear and DequantizeLinear behind conv\d+"):
+                                         r"QuantizeLinear and DequantizeLinear after conv\d+"):
         load(b.save(tmp_path))
 
 

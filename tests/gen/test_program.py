@@ -168,7 +168,7 @@ def test_text_round_trip(program):
     ("load_wgt offset=1 beats=1 beats=2", "line 2: beats is given twice"),
     ("load_wgt offset=1 beats=1 rows=2", "line 2: LOAD_WGT has no field 'rows'"),
     ("load_wgt offset=1 beats=x", "line 2: invalid literal"),
-    ("load_wgt offset=1 beats=1 post_compute", "line 2: post_compute belongs behind the bar"),
+    ("load_wgt offset=1 beats=1 post_compute", "line 2: post_compute belongs after the bar"),
     ("load_wgt offset=1 beats=1 | rows=1", "line 2: rows belongs before the bar"),
     ("load_wgt offset=1 beats=1 | wait_load", "line 2: wait_load must be 0"),
     ("load_wgt offset beats=1", "line 2: expected name=value, not 'offset'"),

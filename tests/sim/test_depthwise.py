@@ -232,7 +232,7 @@ def optional_read(hazards: Hazards, index: int, entries: list[int]) -> None:
 
 def test_optional_read_before_a_load_that_is_not_ordered(hazards):
     hazards.store_reads(2, 0, np.array([4]))
-    with pytest.raises(HazardError, match="instruction 3: no token orders it behind instruction 1, which reads"):
+    with pytest.raises(HazardError, match="instruction 3: no token orders it after instruction 1, which reads"):
         hazards.load_writes(3, np.array([1]))
 
 

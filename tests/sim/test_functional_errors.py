@@ -330,5 +330,5 @@ def test_too_few_stores_awaited(seed):
     assert int.from_bytes(words[at], "little") >> position & 255 == 3
     words[at] = (int.from_bytes(words[at], "little") - (1 << position)).to_bytes(16, "little")
     for order in ORDERS:
-        with pytest.raises(HazardError, match="no token orders it behind"):
+        with pytest.raises(HazardError, match="no token orders it after"):
             run(SMALL, b"".join(words), image.copy(), write_start=start, strict=True, order=order)

@@ -247,7 +247,7 @@ def test_modes_do_not_mix(first, seed):
     program, image, target, _ = tile_program(config, seed)
     gather = Instruction(Opcode.LOAD_GATHER, outputs=1, length=1)
     at = 1 if first == Opcode.LOAD_GATHER else 2
-    with pytest.raises(HazardError, match="behind one LOAD_SET"):
+    with pytest.raises(HazardError, match="after one LOAD_SET"):
         run(config, assemble(*program[:at], gather, *program[at:], END), image, write_start=target)
 
 

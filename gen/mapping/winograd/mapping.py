@@ -165,7 +165,7 @@ class WinogradMapping(ConvMapping):
                 row: int) -> None:
         """COMPUTEs of transformed tiles: for block, position.
 
-        A block's weights come before them: 16 COMPUTEs fill the queue, behind which what the next block needs would
+        A block's weights come before them: 16 COMPUTEs fill the queue, after which what the next block needs would
         wait too long. So would the STORE of the tile before, which therefore comes after the first block.
         """
         words = self.plan.geometry.words(tile.window, self.config)

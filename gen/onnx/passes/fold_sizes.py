@@ -21,7 +21,7 @@ _COMPUTED = ("Add", "Cast", "Concat", "ConstantOfShape", "Div", "Equal", "Floor"
 #: Operators whose second input is a shape -> what stands there for the axis that the first input has.
 _SHAPED = {"Reshape": 0, "Expand": 1}
 _FEW = 64
-#: Cuts at such a size behind each other at most, for time.
+#: Cuts at such a size after each other at most, for time.
 _DEEPEST = 64
 #: Samples, a prime, so many that what is the same for one of them does not depend on their number.
 _MANY = 1_000_003
@@ -32,8 +32,8 @@ Arrays = dict[str, np.ndarray]
 def fold_sizes(model: onnx.ModelProto) -> onnx.ModelProto:
     """Where the number of samples is left open, constants in place of what depends on other dimensions alone.
 
-    PyTorch's `chunk` cuts channels at half of a Shape; without the number, shape inference knows nothing behind it. Nor
-    does it behind the Reshape of a Keras Flatten, whose shape begins with the number of samples: that becomes 0, which
+    PyTorch's `chunk` cuts channels at half of a Shape; without the number, shape inference knows nothing after it. Nor
+    does it after the Reshape of a Keras Flatten, whose shape begins with the number of samples: that becomes 0, which
     keeps the axis.
     """
     graph = model.graph

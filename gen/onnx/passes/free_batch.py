@@ -18,7 +18,7 @@ from gen.onnx.passes.whole_inputs import whole_inputs
 
 __all__ = ["free_batch"]
 
-#: The name of the first axis behind this pass.
+#: The name of the first axis after this pass.
 _SAMPLES = "samples"
 #: Operators that may work on values whose samples are not along the first axis: they move these, or work one by one.
 _MOVES = (*MOVING, "Split", "Cast", "Relu", "Clip", "Sigmoid", "Tanh", "Sqrt", "Neg", "Abs", "Exp")

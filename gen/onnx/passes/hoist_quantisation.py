@@ -12,7 +12,7 @@ __all__ = ["MOVING", "common", "hoist_quantisation", "single_numbers"]
 
 #: Operators whose inputs are tensors of the machine, and not results on the way to one.
 _PICKING = ("MaxPool", "GlobalMaxPool", "Concat", "Resize", "Upsample")
-#: Operators behind which nothing is gained: tensors already, constants, and the padding of a Conv.
+#: Operators after which nothing is gained: tensors already, constants, and the padding of a Conv.
 _KEPT = ("DequantizeLinear", "Constant", "Pad")
 #: Operators that only move values.
 MOVING = ("Identity", "Reshape", "Flatten", "Transpose", "Squeeze", "Unsqueeze", "Slice", "Gather", "DepthToSpace",
@@ -22,9 +22,9 @@ _BETWEEN = ("Relu", "Clip", *MOVING)
 
 
 def hoist_quantisation(model: onnx.ModelProto) -> onnx.ModelProto:
-    """A MaxPool, Concat or nearest Resize of results that only behind it are quantised gets them quantised, alike.
+    """A MaxPool, Concat or nearest Resize of results that only after it are quantised gets them quantised, alike.
 
-    Quantising is monotone: the largest of quantised numbers is the largest number quantised. What stands behind the
+    Quantising is monotone: the largest of quantised numbers is the largest number quantised. What stands after the
     operator stays there, as quantising once more changes nothing; Relu and Clip in between are monotone, too.
     """
     graph = model.graph
@@ -55,7 +55,7 @@ def hoist_quantisation(model: onnx.ModelProto) -> onnx.ModelProto:
                     nodes += _pair(node, place, end, taken)
     if len(nodes) > len(graph.node):
         del graph.node[:]
-        # A scale may be that of a Constant behind what reads it now.
+        # A scale may be that of a Constant after what reads it now.
         graph.node.extend(sorted(reversed(nodes), key=lambda node: node.op_type != "Constant"))
     return model
 

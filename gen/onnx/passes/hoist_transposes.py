@@ -19,9 +19,9 @@ ELEMENTWISE = ("Identity", "Add", "Sub", "Mul", "Div", "Relu", "Clip")
 
 
 def hoist_transposes(model: onnx.ModelProto) -> onnx.ModelProto:
-    """A Transpose behind the normalisation or the padding of an input -> one that is in front of them.
+    """A Transpose after the normalisation or the padding of an input -> one that is in front of them.
 
-    Models from frameworks that have channels last begin so. Behind the Transpose channels lie as the machine has them,
+    Models from frameworks that have channels last begin so. After the Transpose channels lie as the machine has them,
     and constants for each channel go into the first layer.
     """
     while (found := _next(model.graph)) is not None:
@@ -54,7 +54,7 @@ def _next(graph: onnx.GraphProto) -> tuple[NodeProto, NodeProto, list[int]] | No
 
 
 def turned_constants(graph: onnx.GraphProto, node: NodeProto, perm: Sequence[int]) -> dict[int, np.ndarray] | None:
-    """Operand number -> the constant that stands there behind a Transpose; None for what cannot be told."""
+    """Operand number -> the constant that stands there after a Transpose; None for what cannot be told."""
     arrays = {n: array for n, name in enumerate(node.input)
               if name and (array := constant_of(graph, name)) is not None}
     if sum(bool(name) for name in node.input) != len(arrays) + 1:

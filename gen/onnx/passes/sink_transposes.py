@@ -1,4 +1,4 @@
-"""Transposes of layers' results behind what goes into those layers."""
+"""Transposes of layers' results after what goes into those layers."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -16,7 +16,7 @@ _LAYERS = ("Conv", "ConvTranspose")
 
 
 def sink_transposes(model: onnx.ModelProto) -> onnx.ModelProto:
-    """A Transpose between a convolution and operators with constants -> one behind these.
+    """A Transpose between a convolution and operators with constants -> one after these.
 
     Keras on PyTorch writes so, as it has channels last between all layers: a bias, a batch norm, a Relu. In front of
     the Transpose they are part of the convolution.

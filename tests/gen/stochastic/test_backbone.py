@@ -31,7 +31,7 @@ def test_the_published_alexnet_for_cifar():
 
 @pytest.mark.parametrize("word, message", [
     ("", "1 to 16 layers"), ("784", "1 to 16 layers"), ("784-", "'' is no layer"), ("784-x-10", "'x' is no layer"),
-    ("784-10-p2", "a pool stands behind a convolution"), ("28x28-p2-10", "'p2' is no layer"),
+    ("784-10-p2", "a pool stands after a convolution"), ("28x28-p2-10", "'p2' is no layer"),
     ("28x28-c6k3", "must be a number of classes"), ("28x28-c6k4-10", "odd kernel"), ("28x28-c0k3-10", "odd kernel"),
     ("28x28-c6k3s0-10", "odd kernel"), ("28x28-c6k3-p1-10", "p2 to p9"), ("2x2-c6k3-p9-10", "nothing is left"),
     ("0-10", "is no input"), ("784-0", "'0' is no layer"), ("4096-4096-4096-10", "more than 16,777,216 weights"),
