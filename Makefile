@@ -47,14 +47,16 @@ check: lint
 test: $(STAMP)
 	@$(PYTEST)
 
-# Also the tests marked `full` and those that need PyTorch, with a new seed.
+# Also the tests marked `full` and those that need PyTorch, with a new seed; with COVERAGE=1 as `coverage` does.
 test-full: $(TRAINS)
-	@NPUGEN_SEED=$${NPUGEN_SEED:-random} $(PYTEST) --full
+	@NPUGEN_SEED=$${NPUGEN_SEED:-random} $(PYTEST) --full $(if $(COVERAGE),$(MEASURED))
+
+MEASURED = --cov --cov-report=term:skip-covered --cov-report=html
 
 # Which lines of the Python code the tests of `make test` reach: the table, and build/coverage with the pages. Benches
 # and commands in processes of their own are not counted.
 coverage: $(STAMP)
-	@$(PYTEST) --cov --cov-report=term:skip-covered --cov-report=html
+	@$(PYTEST) $(MEASURED)
 
 # Random programs on the Verilog beside the functional simulator: goes on where an earlier run of the same sources ended.
 soak: $(STAMP)
