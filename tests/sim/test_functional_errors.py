@@ -2,6 +2,7 @@
 
 import dataclasses
 import tracemalloc
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -197,10 +198,19 @@ def legal_parameters() -> np.ndarray:
     return memory.ravel()
 
 
-def hazard(text: str, *instructions: Instruction) -> None:
+def hazard(text: str, *instructions: Instruction, config: NpuConfig = SMALL) -> None:
     for order in ORDERS:
         with pytest.raises(HazardError, match=text):
-            run(SMALL, assemble(*instructions, END), legal_parameters(), write_start=512, strict=True, order=order)
+            run(config, assemble(*instructions, END), legal_parameters(), write_start=512, strict=True, order=order)
+
+
+def test_chains_that_are_none():
+    config = replace(SMALL, table=1, gather=1, binary_rows=SMALL.oc_lanes)
+    table, signs = Instruction(Opcode.STORE_TABLE), Instruction(Opcode.STORE_SIGNS)
+    hazard("STORE_TABLE uses what was never loaded", requant(), table, config=config)
+    fill = Instruction(Opcode.LOAD_SIDE, offset=0, cols=32, rows=1)
+    loaded = Instruction(Opcode.STORE_TABLE, load=1)
+    hazard("signs do not go through STORE_TABLE", fill, requant(), loaded, signs, config=config)
 
 
 def test_never_there():
