@@ -70,7 +70,8 @@ def ssd_cuts(progress: Callable[[str], None]) -> tuple[Path, dict[str, Partition
         found = distributions(model, dict.fromkeys(names, ""), samples, lambda done, total, what: None)
         return {name: (min(one.low, 0.0), max(one.high, 0.0)) for name, one in found.items()}
 
-    cuts = {"before": partition(path, content, rebuild=False), "after": partition(path, content, ranges=ranges)}
+    model = parse(str(path), content)
+    cuts = {"before": partition(model, rebuild=False), "after": partition(model, ranges=ranges)}
     return path, cuts, samples
 
 

@@ -8,8 +8,6 @@ from rich.console import Console
 
 from gen.check.compare import Compared, LayerDifference, agreement_of, compare_layers, print_layers, sqnr
 from gen.ir import reference
-from gen.onnx.importer import load_model
-from gen.onnx.machine import Machine
 from gen.onnx.model import Model
 from gen.onnx.runtime import RuntimeModel
 from gen.onnx.scores import answers
@@ -46,9 +44,9 @@ class SegmentsComparison(Compared):
     host: Mapping[str, str]
 
 
-def compare_segments(cut: Partition, inputs: Values, machine: Machine, whole: Model, *,
+def compare_segments(cut: Partition, inputs: Values, whole: Model, *,
                      progress: Progress = lambda done, total, what: None) -> SegmentsComparison:
-    """The model ``whole``, ``cut`` for a ``machine``, on samples: model input -> (N, ...).
+    """The model ``whole``, ``cut``, on samples: model input -> (N, ...).
 
     The layers of each segment get the inputs that the segments before it make of the samples, the layers' rounding
     included. Raises GraphError for what onnxruntime does not run.
@@ -59,14 +57,13 @@ def compare_segments(cut: Partition, inputs: Values, machine: Machine, whole: Mo
     layers: list[LayerDifference] = []
     for number, segment in enumerate(cut.segments):
         name = called(number, len(cut.segments), host=segment.place == "host")
-        content = segment.model.SerializeToString()
         if segment.place != "accelerator":
-            runtime = RuntimeModel(content, optimised="basic")
+            runtime = RuntimeModel(segment.model.SerializeToString(), optimised="basic")
             for sample, one in enumerate(values):
                 progress(sample, count, name)
                 one.update(zip(runtime.outputs, runtime.run(one), strict=True))
             continue
-        imported = load_model(whole.path, content, machine=machine)
+        imported = segment.imported
         taken = {name: np.concatenate([one[name] for one in values]) for name in imported.graph.inputs}
         layers += compare_layers(imported, taken, progress=_within(progress, name))
         made, _ = reference.run(imported.graph, taken)

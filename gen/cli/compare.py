@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from gen.check.compare import Comparison
     from gen.check.segments import SegmentsComparison
     from gen.onnx.importer import Imported
-    from gen.onnx.machine import Machine
+    from gen.onnx.model import Model
     from gen.partition.partition import Partition
     from gen.run.calibration import Calibrated, SampledRanges
     from gen.run.inputs import InputSpec, Samples
@@ -41,28 +41,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    from gen.ir.errors import GraphError
-    from gen.onnx.importer import load_model
     from gen.onnx.machine import Machine
+    from gen.onnx.read import open_model
     from gen.partition.partition import partition
 
-    machine, shapes = Machine.complete(), dict(arguments.shape)
     source = _calibrated(arguments)
-    content = None if source is None else source.content
-    cut = None
     with status(f"reading {arguments.model.name}") as remark:
-        try:
-            imported = load_model(arguments.model, content, shapes=shapes, machine=machine)
-        except GraphError as refused:
-            ranges = source if callable(source) else None
-            try:
-                cut = partition(arguments.model, content, shapes=shapes, machine=machine, ranges=ranges,
-                                compare=False, progress=remark)
-            except GraphError:
-                raise refused from None
-    if cut is not None:
-        return _finish(arguments, _of_segments(arguments, cut, machine, content))
-    return _finish(arguments, _of_layers(arguments, imported))
+        model = open_model(arguments.model, None if source is None else source.content, dict(arguments.shape))
+        cut = partition(model, machine=Machine.complete(), ranges=source if callable(source) else None, compare=False,
+                        progress=remark)
+    if cut.whole is None:
+        return _finish(arguments, _of_segments(arguments, cut, model))
+    return _finish(arguments, _of_layers(arguments, cut.whole))
 
 
 def _calibrated(arguments: argparse.Namespace) -> "Calibrated | SampledRanges | None":
@@ -101,17 +91,14 @@ def _of_layers(arguments: argparse.Namespace, imported: "Imported") -> "Comparis
     return comparison
 
 
-def _of_segments(arguments: argparse.Namespace, cut: "Partition", machine: "Machine",
-                 content: bytes | None) -> "SegmentsComparison":
+def _of_segments(arguments: argparse.Namespace, cut: "Partition", model: "Model") -> "SegmentsComparison":
     """Of one of which the processor runs a part."""
     from gen.check.segments import compare_segments, print_segments
-    from gen.onnx.read import parse, read
     from gen.run.inputs import model_specs
 
     samples = _samples(arguments, model_specs(cut.model.inputs))
-    whole = read(arguments.model, dict(arguments.shape)) if content is None else parse(str(arguments.model), content)
     with status(f"{len(samples)} samples on onnxruntime") as remark:
-        comparison = compare_segments(cut, samples.inputs, machine, whole, progress=progress_of(remark))
+        comparison = compare_segments(cut, samples.inputs, model, progress=progress_of(remark))
     if not arguments.json:
         print_segments(comparison, console)
     return comparison

@@ -7,9 +7,8 @@ from pathlib import Path
 
 from gen.ir.errors import GraphError
 from gen.ir.graph import Graph
-from gen.onnx.importer import load_model
 from gen.onnx.machine import Machine
-from gen.onnx.read import Shapes, read
+from gen.onnx.read import Shapes, open_model, read
 from gen.partition.partition import partition
 from gen.run.calibration import Calibration, FloatModelError, SampledRanges, calibrated
 from gen.run.workload import is_program
@@ -78,14 +77,6 @@ class ModelGraphs:
         return self._cuts[machine]
 
     def _imported(self, machine: Machine) -> tuple[tuple[Graph, ...], frozenset[str]]:
-        name, content = self.file.name, self.file.content
-        try:
-            return (load_model(name, content, machine=machine).graph,), frozenset()
-        except GraphError as refused:
-            try:
-                cut = partition(name, content, machine=machine)
-            except GraphError:
-                raise refused from None
-        models = [segment.model for segment in cut.segments if segment.place == "accelerator"]
-        return tuple(load_model(name, model.SerializeToString(deterministic=True), machine=machine).graph
-                     for model in models), frozenset(cut.host)
+        cut = partition(open_model(self.file.name, self.file.content), machine=machine, compare=False)
+        graphs = [segment.imported.graph for segment in cut.segments if segment.place == "accelerator"]
+        return tuple(graphs), frozenset(cut.host)

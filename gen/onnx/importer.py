@@ -32,7 +32,7 @@ from gen.onnx.handlers import HANDLERS
 from gen.onnx.handlers.refused import REFUSED
 from gen.onnx.machine import Machine, Units
 from gen.onnx.model import MICROSOFT, Model, ModelInput, Node, NodeError
-from gen.onnx.read import Shapes, parse, read
+from gen.onnx.read import Shapes, open_model
 from gen.onnx.refusals import obstacle
 from gen.onnx.registry import Handler
 from gen.onnx.values import (
@@ -48,7 +48,7 @@ from gen.onnx.values import (
 )
 from gen.passes import run_passes
 
-__all__ = ["Imported", "Importer", "load", "load_model"]
+__all__ = ["Imported", "Importer", "import_model", "load", "load_model"]
 
 #: Values of the results of all nodes together, for time.
 _MAX_NODE_VALUES = 64 * MAX_VALUES
@@ -96,21 +96,21 @@ class Importer:
     def run(self) -> Imported:
         """Raises GraphError: one line that names the file, the node and what to do."""
         try:
-            graph = self._walk()
-            verify(graph)
-            graph = run_passes(graph)
-            if not graph.layers:
-                raise GraphError("no output needs a layer of the machine; the processor does all of it")
+            self._visit_all()
+            return self._imported({name: self._output(name) for name in self._model.outputs})
         except GraphError as error:
             raise GraphError(f"{self._model.path}: {error}") from None
-        return Imported(self._model, graph, self._graph.orders, self._graph.coarser)
 
-    def _walk(self) -> Graph:
+    def _imported(self, outputs: Mapping[str, tuple[str, tuple[HostStep, ...]]]) -> Imported:
+        """After all nodes were visited; ``outputs``: as of `_output`. Raises GraphError."""
         model = self._model
-        self._visit_all()
-        outputs = {name: self._output(name) for name in model.outputs}
         inputs = {model_input.name: self._graph.input(model_input) for model_input in model.inputs}
-        return Graph(Path(model.path).stem, self._graph.tensors, self._graph.layers, inputs, outputs)
+        graph = Graph(Path(model.path).stem, self._graph.tensors, self._graph.layers, inputs, dict(outputs))
+        verify(graph)
+        graph = run_passes(graph)
+        if not graph.layers:
+            raise GraphError("no output needs a layer of the machine; the processor does all of it")
+        return Imported(model, graph, self._graph.orders, self._graph.coarser)
 
     def _visit_all(self) -> None:
         """Leaves the values of the model's outputs."""
@@ -261,13 +261,18 @@ def _constants(node: Node, inputs: Mapping[str, Value | None]) -> dict[str, np.n
 
 def load_model(path: str | Path, content: bytes | None = None, *, shapes: Shapes | None = None,
                machine: Machine | None = None) -> Imported:
-    """Import a quantised ONNX model, with what is needed to compare it with ONNX. Raises as `load`.
-
-    With ``content`` the model is that, found inside the file at ``path``, which it is named by. ``shapes`` of inputs
-    stand for what a file leaves open (`gen.onnx.passes.bind_shapes`). ``machine``: the one that the graph is for; None:
-    one without optional units.
+    """`import_model` of what `gen.onnx.read.open_model` opens; ``shapes`` of inputs stand for what a file leaves open
+    (`gen.onnx.passes.bind_shapes`). Raises as `load`.
     """
-    model = read(path, shapes) if content is None else parse(str(path), content)
+    return import_model(open_model(path, content, shapes), machine)
+
+
+def import_model(model: Model, machine: Machine | None = None) -> Imported:
+    """The graph of a quantised ONNX model, with what is needed to compare it with ONNX.
+
+    ``machine``: the one that the graph is for; None: one without optional units. Raises GraphError for a model that the
+    machine cannot have as a whole (`gen.partition.partition`), for the first node that is refused.
+    """
     return Importer(model, units=Units(machine or Machine())).run()
 
 

@@ -17,7 +17,7 @@ from gen.onnx.fold import budget
 from gen.onnx.model import Model, ModelInput, Node
 from gen.onnx.passes import fold_constants, run_passes
 
-__all__ = ["MAX_OPSET", "OpenShapeError", "Shapes", "parse", "read"]
+__all__ = ["MAX_OPSET", "OpenShapeError", "Shapes", "of_proto", "open_model", "parse", "read"]
 
 Shapes = Mapping[str, Sequence[int]]
 
@@ -122,7 +122,19 @@ def read(path: str | Path, shapes: Shapes | None = None) -> Model:
 def parse(name: str, content: bytes) -> Model:
     """As `read`, of a model inside the file ``name``: all in one, it may not ask for further files."""
     try:
-        return _model(name, onnx.load_model_from_string(content), None)
+        return of_proto(name, onnx.load_model_from_string(content))
     except (DecodeError, ValueError, TypeError) as error:
         reason = error if isinstance(error, GraphError) else "the model inside is damaged"
         raise GraphError(f"{name}: {reason}") from None
+
+
+def of_proto(name: str, proto: onnx.ModelProto) -> Model:
+    """As `parse`, of a model that is parsed already; ``proto`` is changed and becomes the model's. Raises GraphError,
+    without the name.
+    """
+    return _model(name, proto, None)
+
+
+def open_model(path: str | Path, content: bytes | None = None, shapes: Shapes | None = None) -> Model:
+    """`read`; with ``content`` the model is that, found inside the file at ``path``, which it is named by."""
+    return read(path, shapes) if content is None else parse(str(path), content)

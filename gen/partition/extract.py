@@ -97,7 +97,7 @@ class Extractor:
         """Of one sample; ``crossing``: as it crosses."""
         found = self._types.get(name)
         if found is None:
-            raise GraphError(f"{self._model.path}: value {name} lies between accelerator and processor, and its type "
+            raise GraphError(f"value {name} lies between accelerator and processor, and its type "
                              "cannot be inferred; export the model with the types of its values "
                              "(onnx.shape_inference)")
         if crossing and name in self._crossing:

@@ -2,16 +2,18 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import count, pairwise
 from pathlib import Path
 
 import onnx
 
 from gen.ir.errors import GraphError
+from gen.onnx.importer import Imported, import_model
 from gen.onnx.machine import Machine, Units
 from gen.onnx.model import PRODUCTS, Model
 from gen.onnx.passes import value_types
-from gen.onnx.read import Shapes, parse, read
+from gen.onnx.read import of_proto
 from gen.partition.extract import Extractor
 from gen.partition.limits import require_plain
 from gen.partition.probe import Probed, probe
@@ -28,11 +30,27 @@ _PASSES = 16
 
 @dataclass(frozen=True, eq=False)
 class Segment:
-    """``nodes``: names, without those that only move or convert values."""
+    """``nodes``: names, without those that only move or convert values. ``path`` names the model in errors;
+    ``machine``: what it was cut for; ``known``: its graph, where cutting has found that.
+    """
 
     place: Place
     model: onnx.ModelProto
     nodes: frozenset[str]
+    path: str
+    machine: Machine
+    known: Imported | None = None
+
+    @cached_property
+    def imported(self) -> Imported:
+        """One that the accelerator has. Raises GraphError."""
+        if self.known is not None:
+            return self.known
+        try:
+            model = of_proto(self.path, _copy(self.model))
+        except GraphError as error:
+            raise GraphError(f"{self.path}: {error}") from None
+        return import_model(model, self.machine)
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,6 +69,11 @@ class Partition:
     quantised: Sequence[str]
     before: "Partition | None" = None
     missed: frozenset[str] = frozenset()
+
+    @property
+    def whole(self) -> Imported | None:
+        """The graph of ``model``, where the accelerator takes all of it as it is."""
+        return self.segments[0].known
 
     @property
     def subgraphs(self) -> int:
@@ -79,45 +102,44 @@ def called(number: int, count: int, *, host: bool = False) -> str:
     return f"segment {number + 1} of {count}{whose}" if count > 1 else ""
 
 
-def partition(path: str | Path, content: bytes | None = None, *, rebuild: bool = True,
-              ranges: Ranges | None = None, leave: Mapping[str, str] | None = None,
-              shapes: Shapes | None = None, machine: Machine | None = None, compare: bool = True,
+def partition(model: Model, *, machine: Machine | None = None, rebuild: bool = True, ranges: Ranges | None = None,
+              leave: Mapping[str, str] | None = None, compare: bool = True,
               progress: Callable[[str], None] = lambda text: None) -> Partition:
-    """Cut the model at ``path``, or ``content``, which is named by that.
+    """Cut a ``model``, which stays as it is, for a ``machine`` (None: one without optional units).
 
     The nodes ``leave`` are left to the processor in any case, for the reasons given. With ``rebuild`` quantisation is
     added where the lack of it would leave layers to the processor (`gen.partition.reconstruct`), with the ``ranges`` of
-    values for which the model knows no scale. ``shapes`` stand for what the file leaves open
-    (`gen.onnx.passes.bind_shapes`). ``machine``: as of
-    `gen.onnx.importer.load_model`. ``compare``: whether the result says how it would be ``before``.
+    values for which the model knows no scale. ``compare``: whether the result says how it would be ``before``.
     ``progress`` hears what is done.
 
-    Raises GraphError for a file that is no model, and for one of which the accelerator could have nothing; the message
-    is why the first node was refused.
+    Raises GraphError for a model of which the accelerator could have nothing; the message is why the first node was
+    refused.
     """
-    def opened() -> Model:
-        return read(path, shapes) if content is None else parse(str(path), content)
-
-    model = opened()
+    machine = machine or Machine()
+    wanted = leave or {}
     try:
         require_plain(model.proto)
     except GraphError as error:
-        raise GraphError(f"{path}: {error}") from None
-    wanted = leave or {}
-    cut = _cut(path, model, wanted, rebuild=rebuild, ranges=ranges, machine=machine, progress=progress)
+        raise GraphError(f"{model.path}: {error}") from None
+    try:
+        cut = _cut(model, wanted, rebuild=rebuild, ranges=ranges, machine=machine, progress=progress)
+    except GraphError as error:
+        if not wanted:
+            import_model(model, machine)    # says what is refused of the model as its author has it
+        raise GraphError(f"{model.path}: {error}") from None
     if not cut.quantised or not compare:
         return cut
     try:
-        before = _cut(path, opened(), wanted, rebuild=False, machine=machine,
+        before = _cut(model, wanted, rebuild=False, machine=machine,
                       progress=lambda text: progress(f"without more quantisation, {text}"))
         return replace(cut, before=before)
     except GraphError:
         return cut
 
 
-def _cut(path: str | Path, model: Model, wanted: Mapping[str, str], *, rebuild: bool,
-         machine: Machine | None, progress: Callable[[str], None], ranges: Ranges | None = None) -> Partition:
-    types, optional = value_types(model.proto), Units(machine or Machine())
+def _cut(model: Model, wanted: Mapping[str, str], *, rebuild: bool, machine: Machine,
+         progress: Callable[[str], None], ranges: Ranges | None = None) -> Partition:
+    types, optional = value_types(model.proto), Units(machine)
     # Nodes that are left to the processor whatever the walk finds. What the walk refuses is no part of it: a node that
     # is refused after another one may be taken once that is left to the processor, too.
     decided = dict(wanted)
@@ -126,21 +148,25 @@ def _cut(path: str | Path, model: Model, wanted: Mapping[str, str], *, rebuild: 
         progress(f"dividing {len(model.nodes):,} nodes, walk {passes + 1}")
         probed = probe(model, decided, types, optional)
         host, types = dict(probed.host), dict(probed.types)
+        if probed.whole is not None and not quantised:
+            everything = frozenset(node.name for node in model.nodes)
+            only = Segment("accelerator", model.proto, everything, model.path, machine, probed.whole)
+            return Partition(model, [only], {}, [], missed=frozenset(optional.missed))
         if passes >= _PASSES:
             rebuild = False
             decided |= host
         if probed.unquantised:
             # What is refused after a quantisation that was added would be once more after another.
             once = [name for name in probed.unquantised if name not in quantised.values()]
-            added = reconstruct(model.proto, once, ranges) if rebuild else {}
-            if added:
+            proto = _copy(model.proto) if rebuild else None
+            if proto is not None and (added := reconstruct(proto, once, ranges)):
                 quantised |= added
-                model = parse(str(path), model.proto.SerializeToString())
+                model = of_proto(model.path, proto)
                 types, decided = value_types(model.proto), dict(wanted)
             else:
                 more = _unquantised(model, probed)
                 if more.keys() <= decided.keys():
-                    raise GraphError(f"{path}: value {next(iter(probed.unquantised))} cannot be handed from the "
+                    raise GraphError(f"value {next(iter(probed.unquantised))} cannot be handed from the "
                                      "accelerator to the processor; put QuantizeLinear and DequantizeLinear after it")
                 decided |= more
             continue
@@ -153,10 +179,16 @@ def _cut(path: str | Path, model: Model, wanted: Mapping[str, str], *, rebuild: 
             break
         decided |= left
     if all(turn.place == "host" for turn in found):
-        raise GraphError(f"{path}: {_first(model, host)}")
+        raise GraphError(_first(model, host))
     types |= value_types(model.proto, probed.constants)     # with the shapes that the walk has found
-    return Partition(model, _segments(model, probed, types, found), host, list(quantised),
+    return Partition(model, _segments(model, probed, types, found, machine), host, list(quantised),
                      missed=frozenset(optional.missed))
+
+
+def _copy(proto: onnx.ModelProto) -> onnx.ModelProto:
+    copy = onnx.ModelProto()
+    copy.CopyFrom(proto)
+    return copy
 
 
 def _unquantised(model: Model, probed: Probed) -> dict[str, str]:
@@ -186,7 +218,8 @@ def _first(model: Model, host: dict[str, str]) -> str:
     return "the accelerator has nothing to do: no node makes a layer"
 
 
-def _segments(model: Model, probed: Probed, types: dict[str, onnx.TypeProto], found: Sequence[Turn]) -> list[Segment]:
+def _segments(model: Model, probed: Probed, types: dict[str, onnx.TypeProto], found: Sequence[Turn],
+              machine: Machine) -> list[Segment]:
     """The models of the turns; one more of the processor if nothing else makes some outputs."""
     made_in = {name: number for number, turn in enumerate(found) for unit in turn.units for name in unit.makes}
     base = bases(model.nodes, probed)
@@ -213,5 +246,7 @@ def _segments(model: Model, probed: Probed, types: dict[str, onnx.TypeProto], fo
     for name, number in homes.items():
         outputs[number].append(name)
     extract = Extractor(model, probed, types)
-    return [Segment(turn.place, extract(turn.nodes, outputs[number], list(handed[number])), turn.nodes)
+    path, several = Path(model.path), sum(turn.place == "accelerator" for turn in turns) > 1
+    return [Segment(turn.place, extract(turn.nodes, outputs[number], list(handed[number])), turn.nodes,
+                    str(path.with_name(f"{path.stem}.{number}{path.suffix}") if several else path), machine)
             for number, turn in enumerate(turns)]

@@ -1,7 +1,7 @@
 """Which nodes of a model the accelerator takes.
 
 The model is imported as always, but what is refused does not end that: the node is left to the processor, and its
-results are from then on what inputs of a model are.
+results are from then on what inputs of a model are. Where nothing is refused the walk has imported the model.
 """
 
 from collections.abc import Mapping, Sequence
@@ -15,7 +15,8 @@ from onnx import TensorProto, helper
 
 from gen.ir.errors import GraphError
 from gen.ir.graph import MAX_VALUES, Layer
-from gen.onnx.importer import Importer
+from gen.ir.host import HostStep
+from gen.onnx.importer import Imported, Importer
 from gen.onnx.machine import Units
 from gen.onnx.model import Model, ModelInput, Node, NodeError
 from gen.onnx.passes import value_types
@@ -55,6 +56,8 @@ class Probed:
     loose: frozenset[str]
     #: Of the model's values, as far as they can be told.
     types: Mapping[str, onnx.TypeProto]
+    #: The model, where the accelerator takes all of it.
+    whole: Imported | None = None
 
     @cached_property
     def in_layers(self) -> frozenset[str]:
@@ -80,13 +83,23 @@ class _Prober(Importer):
         self.loose: set[str] = set()
         #: Results of the processor whose type is known, and not their shape.
         self.open: set[str] = set()
+        #: Outputs of the model that the accelerator can hand over.
+        self._ends: dict[str, tuple[str, tuple[HostStep, ...]]] = {}
 
     def probe(self) -> Probed:
         self._visit_all()
         for name in self._model.outputs:
             self._leave(name, "")
         return Probed(self.host, self._graph.layers, self.constants, self.unquantised, frozenset(self.loose),
-                      self._types)
+                      self._types, self._whole())
+
+    def _whole(self) -> Imported | None:
+        if self.host or self.unquantised or self.loose:
+            return None
+        try:
+            return self._imported({name: self._ends.get(name) or self._output(name) for name in self._model.outputs})
+        except GraphError:
+            return None
 
     def _input(self, model_input: ModelInput, *, others_quantised: bool) -> Value:
         if model_input.elem_type not in _NUMBERS:
@@ -149,9 +162,12 @@ class _Prober(Importer):
                 quantised = replace(quantised, order=quantised.order[None])
                 value = replace(value, quantised=quantised) if isinstance(value, Real) else quantised
         try:
-            self._handed(name, value)
+            handed = self._handed(name, value)
         except GraphError:
             self.unquantised.setdefault(name, reader)
+        else:
+            if not reader:
+                self._ends[name] = handed
 
 
 def _number(elem_type: int) -> str:

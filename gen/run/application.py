@@ -12,8 +12,10 @@ from cores.config import NpuConfig
 from gen.ir import reference
 from gen.ir.errors import GraphError
 from gen.ir.graph import MAX_VALUES
-from gen.onnx.importer import load_model
+from gen.onnx.importer import import_model
 from gen.onnx.machine import Machine
+from gen.onnx.model import Model
+from gen.onnx.read import open_model
 from gen.onnx.runtime import OnnxruntimeError
 from gen.options import CompileOptions
 from gen.partition.limits import require_bounded
@@ -25,7 +27,7 @@ from gen.program.segments import ModelInputInfo, SegmentsFile, is_segments_file
 from gen.run.calibration import Calibrated, Calibration, FloatModelError, SampledRanges, calibrated
 from gen.run.host import HostSegment
 from gen.run.inputs import InputSpec, model_specs, read_samples
-from gen.run.workload import Workload, is_program, of_model, of_program, open_workload
+from gen.run.workload import Workload, is_program, of_model, of_program, open_program, winograd_inputs
 
 __all__ = ["Application", "HostOptions", "of_partition", "open_application"]
 
@@ -109,11 +111,12 @@ def open_application(path: Path, config: NpuConfig | None, options: CompileOptio
     if config is None:
         raise ValueError("a model needs a configuration to be compiled for")
     source = None if calibration is None else calibrated(path, calibration, options.shapes)
-    content = content if source is None else source.content
+    progress("importing")
+    model = open_model(path, content if source is None else source.content, options.shapes)
     refused: UnfitNodesError | None = None
     while True:
         try:
-            application = _of_model(path, content, config, options, source, host, winograd_samples=winograd_samples,
+            application = _of_model(path, model, config, options, source, host, winograd_samples=winograd_samples,
                                     board=board, progress=progress)
             found, first = _unfit(application, progress)
         except UnfitNodesError as error:
@@ -143,47 +146,43 @@ def _unfit(application: Application, progress: Callable[[str], None]) -> tuple[d
     return found, first
 
 
-def _of_model(path: Path, content: bytes | None, config: NpuConfig, options: CompileOptions,
+def _of_model(path: Path, model: Model, config: NpuConfig, options: CompileOptions,
               source: Calibrated | SampledRanges | None, host: HostOptions, *, winograd_samples: Path | None,
               board: str | None, progress: Callable[[str], None]) -> Application:
     """A model, without what ``host`` leaves to the processor; ``source``: what samples have made of it."""
     remarks = () if source is None else source.remarks
+    ranges = source if isinstance(source, SampledRanges) else None
+    machine = Machine.of(config)
+    if host.allowed:
+        cut_for = partial(partition, model, rebuild=host.rebuild, ranges=ranges, leave=host.leave)
+        cut = cut_for(machine=machine, progress=progress)
+        imported = cut.whole
+    else:
+        imported = import_model(model, machine)
+    if imported is not None:
+        if ranges is not None:
+            raise FloatModelError(f"{path}: the model is quantised already; leave out --calibrate (samples for narrow "
+                                  "Winograd layers are --winograd-calibrate)")
+        progress("preparing its layers")
+        whole = of_model(imported, config, options, samples=winograd_inputs(imported, winograd_samples), board=board)
+        return Application((whole,), whole.inputs, whole.outputs, remarks=(*remarks, *_remarks([whole])))
+
+    def cut_again(machine: Machine) -> Partition:
+        try:
+            return cut_for(machine=machine, compare=False, progress=lambda text: progress(f"with more units, {text}"))
+        except FloatModelError as error:    # of values whose ranges this machine does not ask for
+            raise GraphError(str(error)) from None
+
     try:
-        if host.leave:
-            raise GraphError(f"{path}: nothing is left for the accelerator")
-        whole = open_workload(path, config, options, content=content, winograd_samples=winograd_samples, board=board,
-                              progress=progress)
-    except GraphError as refused:
-        if not host.allowed:
-            raise
-        ranges = source if isinstance(source, SampledRanges) else None
-
-        cut_for = partial(partition, path, content, rebuild=host.rebuild, ranges=ranges, leave=host.leave,
-                          shapes=options.shapes)
-
-        def cut_again(machine: Machine) -> Partition:
-            try:
-                return cut_for(machine=machine, compare=False,
-                               progress=lambda text: progress(f"with more units, {text}"))
-            except FloatModelError as error:    # of values whose ranges this machine does not ask for
-                raise GraphError(str(error)) from None
-
-        try:
-            cut = cut_for(machine=Machine.of(config), progress=progress)
-        except GraphError:
-            raise refused from None
-        try:
-            application = of_partition(path, cut, config, options, winograd_samples=winograd_samples, board=board,
-                                       progress=progress)
-        except OnnxruntimeError:
-            raise refused from None     # the model is wrong, and this was the first to see it
-        if ranges is not None and not ranges.found:
-            remarks = (*remarks, f"{path}: --calibrate changes nothing: no layer lacks only the range of its result")
-        return replace(application, remarks=(*remarks, *_remarks(application.workloads)), cut_again=cut_again)
-    if isinstance(source, SampledRanges):
-        raise FloatModelError(f"{path}: the model is quantised already; leave out --calibrate (samples for narrow "
-                              "Winograd layers are --winograd-calibrate)")
-    return Application((whole,), whole.inputs, whole.outputs, remarks=(*remarks, *_remarks([whole])))
+        application = of_partition(path, cut, config, options, winograd_samples=winograd_samples, board=board,
+                                   progress=progress)
+    except OnnxruntimeError:
+        if not host.leave:
+            import_model(model, machine)    # the model is wrong: what the importer says of it is more to the point
+        raise
+    if ranges is not None and not ranges.found:
+        remarks = (*remarks, f"{path}: --calibrate changes nothing: no layer lacks only the range of its result")
+    return replace(application, remarks=(*remarks, *_remarks(application.workloads)), cut_again=cut_again)
 
 
 def _remarks(workloads: Sequence[Workload]) -> list[str]:
@@ -203,13 +202,10 @@ def of_partition(path: Path, cut: Partition, config: NpuConfig, options: Compile
         samples = read_samples(winograd_samples, model_specs(cut.model.inputs))
         values = [{name: array[n:n + 1] for name, array in samples.inputs.items()} for n in range(len(samples))]
     found: list[Workload | HostSegment] = []
-    several = cut.subgraphs > 1
     for number, segment in enumerate(cut.segments):
         progress(f"preparing {called(number, len(cut.segments), host=segment.place == 'host')}".rstrip())
-        content = segment.model.SerializeToString(deterministic=True)
         if segment.place == "accelerator":
-            named = path.with_name(f"{path.stem}.{number}{path.suffix}") if several else path
-            imported = load_model(named, content, machine=Machine.of(config))
+            imported = segment.imported
             inputs = {name: np.concatenate([one[name] for one in values]) for name in imported.graph.inputs if values}
             own = replace(options, stochastic=of_segment(imported.graph, config, options.stochastic))
             workload = of_model(imported, config, own, samples=inputs or None, board=board)
@@ -221,7 +217,7 @@ def of_partition(path: Path, cut: Partition, config: NpuConfig, options: Compile
             require_bounded(segment.model)
         except GraphError as error:
             raise GraphError(f"{path}: {error}") from None
-        host = HostSegment(path, content)
+        host = HostSegment(path, segment.model.SerializeToString(deterministic=True))
         _ = host.outputs
         found.append(host)
         for one in values:
@@ -236,7 +232,7 @@ def _of_program(path: Path, config: NpuConfig | None, options: CompileOptions, h
     if not host.rebuild:
         raise ConflictError(f"{path}: a program is what it is; compile the model with --reconstruct off")
     if not is_segments_file(path):
-        whole = open_workload(path, config, options, board=board)
+        whole = open_program(path, config, options, board=board)
         return Application((whole,), whole.inputs, whole.outputs)
     if not host.allowed:
         raise ConflictError(f"{path}: a part of the program is the processor's; compile the model with --host off")

@@ -1,7 +1,7 @@
 """What a command works on: a model, or a program compiled from one."""
 
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -18,9 +18,9 @@ from gen.onnx.machine import Machine
 from gen.options import CompileOptions
 from gen.partition.unfit import UnfitNodesError
 from gen.program.program import ConflictError, Program, ProgramError
-from gen.run.inputs import InputSpec, input_specs, read_samples
+from gen.run.inputs import InputSpec, input_specs, model_specs, read_samples
 
-__all__ = ["Workload", "is_program", "of_model", "of_program", "open_workload"]
+__all__ = ["Workload", "is_program", "of_model", "of_program", "open_program", "open_workload", "winograd_inputs"]
 
 
 def is_program(path: Path) -> bool:
@@ -88,7 +88,7 @@ def of_model(imported: Imported, config: NpuConfig, options: CompileOptions, *,
 
     ``samples`` (model input -> (N, ...)) choose the shifts of narrow Winograd layers. Raises UnfitNodesError.
     """
-    shapes = _input_shapes(imported)
+    shapes = {model_input.name: model_input.shape for model_input in imported.model.inputs}
     try:
         graph = prepare(imported.graph, config, options, samples)
     except UnfitError as error:
@@ -96,33 +96,35 @@ def of_model(imported: Imported, config: NpuConfig, options: CompileOptions, *,
     return Workload(graph, imported, shapes, config, options, board)
 
 
-def _input_shapes(imported: Imported) -> dict[str, tuple[int, ...]]:
-    return {model_input.name: model_input.shape for model_input in imported.model.inputs}
+def winograd_inputs(imported: Imported, samples: Path | None) -> dict[str, np.ndarray] | None:
+    """The arrays in a file of ``samples`` for the inputs of a model. Raises InputError or OSError."""
+    return None if samples is None else read_samples(samples, model_specs(imported.model.inputs)).inputs
 
 
 def open_workload(path: Path, config: NpuConfig | None, options: CompileOptions | None = None, *,
-                  content: bytes | None = None, winograd_samples: Path | None = None,
-                  board: str | None = None, progress: Callable[[str], None] = lambda text: None) -> Workload:
+                  content: bytes | None = None, board: str | None = None) -> Workload:
     """A model to be compiled for ``config``, on the ``board`` of that name, or a program that was.
 
     With ``config`` or ``board`` None a program's own is taken. ``content`` is a model in place of the one at ``path``,
-    which names it. ``options`` are for a model; ``winograd_samples`` choose the shifts of narrow Winograd layers;
-    ``progress`` hears what is done.
+    which names it. ``options`` are for a model, which the accelerator has to take as a whole
+    (`gen.run.application.open_application` takes any).
 
     Raises GraphError, ProgramError, InputError or OSError; each names the file. ConflictError for a program that is not
     as asked, CompileError for a machine that cannot.
     """
     options = options or CompileOptions()
     if content is None and is_program(path):
-        return of_program(path, Program.load(path), config, options, board=board)
+        return open_program(path, config, options, board=board)
     if config is None:
         raise ValueError("a model needs a configuration to be compiled for")
-    progress("importing")
     imported = load_model(path, content, shapes=options.shapes, machine=Machine.of(config))
-    progress("preparing its layers")
-    samples = None if winograd_samples is None else read_samples(
-        winograd_samples, input_specs(imported.graph, _input_shapes(imported))).inputs
-    return of_model(imported, config, options, samples=samples, board=board)
+    return of_model(imported, config, options, board=board)
+
+
+def open_program(path: Path, config: NpuConfig | None, options: CompileOptions, *,
+                 board: str | None = None) -> Workload:
+    """As `open_workload`, of a program that runs on the accelerator as a whole."""
+    return of_program(path, Program.load(path), config, options, board=board)
 
 
 def of_program(path: Path, program: Program, config: NpuConfig | None, options: CompileOptions, *,

@@ -16,6 +16,7 @@ from cores.config import NpuConfig
 from gen.cli import main
 from gen.files.archive import write_archive
 from gen.ir.errors import GraphError
+from gen.onnx.read import read
 from gen.options import CompileOptions
 from gen.partition.partition import partition
 from gen.program.program import ProgramError
@@ -176,7 +177,7 @@ def test_a_quantisation_that_is_refused_is_added_once(spoil: str, builder: Build
     else:
         numbers = [b.constant(np.full(4, 0.01, np.float32)), b.constant(np.zeros(4, np.int8))]
     b.output(b.node("DequantizeLinear", b.node("QuantizeLinear", head, *numbers, axis=1), *numbers, axis=1), np.float32)
-    found = partition(b.save(Path()))
+    found = partition(read(b.save(Path())))
     assert found.subgraphs == 1 and found.host_products == 1
 
 

@@ -15,6 +15,7 @@ from gen.ir.errors import CompileError, GraphError
 from gen.ir.graph import Conv, Graph, Pool, is_broadcast
 from gen.onnx.importer import Imported, load_model
 from gen.onnx.machine import Machine
+from gen.onnx.read import read
 from gen.partition.partition import partition
 from tests.compiled import compile_kept
 from tests.epilogues import operation
@@ -60,8 +61,8 @@ def test_squeeze_and_excite(number: type, rng: Rng, seed: int, tmp_path: Path) -
     (layer,) = (layer for layer in graph.layers if layer.others)
     assert isinstance(layer, Pool) and operation(layer, Multiply) and is_broadcast(graph, layer)
     simulate(graph, seed)
-    assert partition(tmp_path / "model.onnx", machine=MACHINE).subgraphs == 1
-    apart = partition(tmp_path / "model.onnx", machine=Machine.having("table"))
+    assert partition(read(tmp_path / "model.onnx"), machine=MACHINE).subgraphs == 1
+    apart = partition(read(tmp_path / "model.onnx"), machine=Machine.having("table"))
     assert apart.subgraphs > 1 and any("--features product" in reason for reason in apart.host.values())
 
 

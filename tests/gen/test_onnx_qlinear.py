@@ -11,6 +11,7 @@ from gen.ir import reference
 from gen.ir.errors import GraphError
 from gen.onnx.importer import load_model
 from gen.onnx.machine import Machine
+from gen.onnx.read import read
 from gen.partition.partition import partition
 from tests.compiled import compile_kept
 from tests.gen.qdq import Builder
@@ -43,7 +44,7 @@ def test_sigmoid(number: type, rng: Rng, seed: int, tmp_path: Path) -> None:
     assert simulated(b, tmp_path, seed) == (["conv"], 0)
     with pytest.raises(GraphError, match=r"\(com.microsoft.QLinearSigmoid\): .* --features table puts on the accel"):
         load_model(tmp_path / "model.onnx")
-    assert partition(tmp_path / "model.onnx").subgraphs == 1
+    assert partition(read(tmp_path / "model.onnx")).subgraphs == 1
 
 
 @pytest.mark.parametrize("number", [np.int8, np.uint8])
@@ -112,6 +113,6 @@ def test_averages_without_padding_are_the_processors(domain: str, rng: Rng, tmp_
         y = b.node("QuantizeLinear", y, scale, point)
     z = b.node("Conv", b.node("DequantizeLinear", y, scale, point), b.weights(4, 4, 3, 3))
     b.output(b.quantize(z))
-    cut = partition(b.save(tmp_path))
+    cut = partition(read(b.save(tmp_path)))
     (reason,) = cut.host.values()
     assert cut.subgraphs == 2 and "windows at the edge average 4 values, others 9" in reason

@@ -10,6 +10,7 @@ import pytest
 from gen.cli import main
 from gen.ir.errors import GraphError
 from gen.onnx.machine import Machine
+from gen.onnx.read import read
 from gen.partition.missing import gains
 from gen.partition.partition import Partition, partition
 from tests.gen.architecture_parts import PARTS
@@ -22,7 +23,7 @@ def _machines() -> list[Machine]:
 
 def _cut(path: Path, machine: Machine) -> Partition | None:
     try:
-        return partition(path, machine=machine)
+        return partition(read(path), machine=machine)
     except GraphError:      # nothing would be on the accelerator
         return None
 
@@ -67,7 +68,7 @@ def test_only_what_could_differ_is_cut_again(model: Path) -> None:
 
         def again(larger: Machine, asked: list[Machine] = asked) -> Partition:
             asked.append(larger)
-            return partition(model, machine=larger)
+            return partition(read(model), machine=larger)
 
         found = gains(now, machine, again)
         assert len(asked) == len(set(asked)) <= (len(now.missed) and len(machine.lacks) + 1)

@@ -7,6 +7,7 @@ import pytest
 
 from gen.onnx.handlers.refused import REFUSED
 from gen.onnx.machine import Machine
+from gen.onnx.read import read
 from gen.partition.partition import partition
 from tests.gen.qdq import Builder
 
@@ -33,7 +34,7 @@ def test_an_operator_that_is_not_on_the_machine(operator: str, gates: int, build
     lengths = builder.input(6, name="lengths", number=np.int32)
     state = builder.node(operator, rows, *weights, "", lengths, hidden_size=5)
     builder.output(builder.node("Flatten", state), np.float32, rank=2)
-    host = partition(builder.save(tmp_path)).host
+    host = partition(read(builder.save(tmp_path))).host
     (reason,) = (why for node, why in host.items() if node.startswith(operator.lower()))
     assert reason == f"{operator} {REFUSED[operator]}"
 
@@ -44,7 +45,7 @@ def test_a_neighbour_of_such_an_operator(quantised: bool, builder: Builder, tmp_
     made = builder.node("LayerNormalization", image(builder), builder.constant(np.ones(6, np.float32)))
     after = builder.requantize(made) if quantised else made
     builder.output(builder.requantize(convolved(builder, after)), np.float32)
-    host = partition(builder.save(tmp_path)).host
+    host = partition(read(builder.save(tmp_path))).host
     norm, *others = host
     assert host[norm] == f"LayerNormalization {REFUSED['LayerNormalization']}"
     reason = (f"its input is float, and made by node {norm}, which the processor has; with QuantizeLinear and "
@@ -59,7 +60,7 @@ def test_functions_of_functions(builder: Builder, tmp_path: Path) -> None:
     y = builder.requantize(builder.node("Mul", y, builder.constant(np.float32(0.5))))
     builder.output(builder.requantize(convolved(builder, y)), np.float32)
     path = builder.save(tmp_path)
-    host = partition(path, machine=Machine()).host
+    host = partition(read(path), machine=Machine()).host
     assert len(host) == 3
     for reason in host.values():
         assert "--features table puts on the accelerator" in reason and "QuantizeLinear" not in reason, reason

@@ -10,6 +10,7 @@ from onnx import NodeProto
 from cores.config import NpuConfig
 from gen.onnx.machine import Machine
 from gen.onnx.model import Node
+from gen.onnx.read import read
 from gen.partition.components import components
 from gen.partition.partition import partition
 from gen.partition.probe import Probed
@@ -111,7 +112,7 @@ def test_a_function_that_is_quantised_on_its_way(blocks: int, builder: Builder, 
         real = builder.requantize(convolved(builder, builder.requantize(half, zero_point=0)), zero_point=0)
     builder.output(real, np.float32)
     path = builder.save(tmp_path)
-    found = partition(path, machine=TABLES)
+    found = partition(read(path), machine=TABLES)
     assert {node.split("_")[0].rstrip("0123456789") for node in found.host} == {"lpnormalization"}
     assert len(found.host) == blocks
     assert (found.subgraphs, found.switches, found.host_products) == (blocks, 2 * blocks - 1, 0)
@@ -127,7 +128,7 @@ def test_a_result_that_both_sides_read(builder: Builder, tmp_path: Path) -> None
     total = builder.node("Add", conv, normalised(builder, builder.requantize(conv, zero_point=0)))
     builder.output(builder.requantize(convolved(builder, builder.requantize(total, zero_point=0)), zero_point=0),
                    np.float32)
-    found = partition(builder.save(tmp_path), machine=TABLES)
+    found = partition(read(builder.save(tmp_path)), machine=TABLES)
     assert found.host_products == 0 and (found.subgraphs, found.switches) == (2, 2)
 
 

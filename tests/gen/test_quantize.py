@@ -102,7 +102,7 @@ def test_functions_become_one_table(name: str, rng: Rng, samples: np.ndarray, tm
     assert len([tensor for tensor in found.plan.tensors if tensor not in ("x", "last")]) == 6
     assert "end" not in found.plan.tensors
     onnx.save(found.model, tmp_path / "q.onnx")
-    cut = partition(tmp_path / "q.onnx", machine=Machine.having("table"))
+    cut = partition(read(tmp_path / "q.onnx"), machine=Machine.having("table"))
     assert [*cut.host] == ["end"] and (cut.subgraphs, cut.switches) == (1, 1)
     graph = load_model(tmp_path / "q.onnx", cut.segments[0].model.SerializeToString(), machine=Machine.having("table"))
     tables = [operation(layer, Table) is not None for layer in graph.graph.layers if layer.op == "conv"]

@@ -7,6 +7,7 @@ import onnx
 import pytest
 
 from gen.onnx.machine import Machine
+from gen.onnx.read import read
 from gen.partition.partition import partition
 from gen.quantize.plan import plan_quantisation
 from gen.quantize.prepare import prepare
@@ -28,7 +29,7 @@ def test_boxes_and_scores(joined: bool, rng: np.random.Generator, tmp_path: Path
     assert decibels(exact[:, :4], rounded[:, :4]) > 25 and decibels(exact[:, 4:], rounded[:, 4:]) > 25
     assert (exact[:, 4:].argmax(1) == rounded[:, 4:].argmax(1)).mean() > 0.9
     onnx.save(found.model, tmp_path / "q.onnx")
-    cut = partition(tmp_path / "q.onnx", machine=Machine.having("table", "product"))
+    cut = partition(read(tmp_path / "q.onnx"), machine=Machine.having("table", "product"))
     assert (cut.subgraphs, cut.switches) == (1, 1)
     # What decodes boxes multiplies each value once, for which it is not worth to quantise any.
     assert "decoded" in cut.host and "decoded" not in {layer.node for layer in found.plan.layers}

@@ -16,6 +16,7 @@ from gen.ir.epilogue.table import Table
 from gen.ir.graph import is_broadcast
 from gen.onnx.importer import Imported, load_model
 from gen.onnx.machine import Machine
+from gen.onnx.read import read
 from gen.onnx.runtime import RuntimeModel
 from gen.options import CompileOptions
 from gen.partition.partition import partition
@@ -69,7 +70,7 @@ def test_squeeze_and_excitation(rng: Rng, seed: int, tmp_path: Path) -> None:
     assert len(products) == 2 and all(is_broadcast(model.graph, layer) for layer in products)
     assert max(row.largest for row in compare_layers(model, {"x": samples[:2]})) <= 1
     run_and_compare(*compile_kept(model.graph, NpuConfig.preset(16, table=1, product=1)), seed, ("load", "store"))
-    assert partition(tmp_path / "q.onnx", machine=Machine.having("table")).subgraphs == 3
+    assert partition(read(tmp_path / "q.onnx"), machine=Machine.having("table")).subgraphs == 3
 
 
 @pytest.mark.full
