@@ -8,8 +8,8 @@ from pathlib import Path
 from cores.arch.stochastic import Circuit
 from cores.config import NpuConfig
 from gen.compiler import prepare
+from gen.files.results import kept
 from gen.files.sources import sources_digest
-from gen.hw.kept import kept
 from gen.options import CompileOptions
 from gen.quantize.options import QuantizeOptions
 from gen.stochastic.accuracy import FEW, lengths_of

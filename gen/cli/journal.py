@@ -2,12 +2,12 @@
 
 from collections.abc import Callable
 from contextlib import suppress
+from pathlib import Path
 from typing import Any, Self
 
 from gen.cli.common import messages
-from gen.files.notes import add_notes, note, read_notes
+from gen.files.results import ResultLog
 from gen.files.sources import sources_digest
-from gen.files.write import write_file
 from sim.folders import cache_folder
 
 __all__ = ["Journal"]
@@ -21,26 +21,25 @@ class Journal:
     """
 
     def __init__(self) -> None:
-        self._identity = sources_digest()
-        self.path = cache_folder() / "bench" / f"{self._identity[:20]}.jsonl"
-        self._earlier = self._read()
+        identity = sources_digest()
+        self._log = ResultLog(cache_folder() / "bench" / f"{identity[:20]}.jsonl", identity)
         self._used: set[str] = set()
 
-    def _read(self) -> dict[str, Any]:
-        with suppress(FileNotFoundError):
-            return read_notes(self.path, self._identity)
-        return {}
+    @property
+    def path(self) -> Path:
+        """The file."""
+        return self._log.path
 
     def row(self, key: str, measure: Callable[[], dict[str, Any]]) -> dict[str, Any]:
         """What ``measure`` gives, or has given to a command that was interrupted. ``key`` says what decides it."""
-        if key in self._earlier:
+        if key in self._log.values:
             if not self._used:
                 messages.print(f"going on from {self.path}", soft_wrap=True)
-            row = self._earlier[key]
+            row = self._log.values[key]
         else:
             row = measure()
             with suppress(OSError):  # then it cannot be continued
-                add_notes(self.path, self._identity, {key: row})
+                self._log.add({key: row})
         self._used.add(key)
         return row
 
@@ -49,15 +48,8 @@ class Journal:
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         if kind is None:
-            self._forget()
+            with suppress(OSError):
+                self._log.drop(self._used)
         elif self._used:
             messages.print(f"measured so far: {len(self._used)}, kept in {self.path}; the same command goes on from "
                            "there", soft_wrap=True)
-
-    def _forget(self) -> None:
-        others = {key: row for key, row in self._read().items() if key not in self._used}
-        with suppress(OSError):
-            if others:
-                write_file(self.path, "".join(note(self._identity, key, row) for key, row in others.items()))
-            else:
-                self.path.unlink(missing_ok=True)

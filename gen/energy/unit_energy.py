@@ -13,9 +13,9 @@ from cores.compute.mac_array import MacArray
 from cores.compute.stochastic.stochastic_unit import StochasticUnit
 from cores.config import NpuConfig
 from cores.emit import emit_component
+from gen.files.results import kept
 from gen.files.sources import sources_digest
 from gen.hw.hardware import hardware_digest
-from gen.hw.kept import kept
 from gen.hw.synth import synthesize
 from gen.hw.yosys import cache_key
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 
-from gen.files.notes import add_notes, read_notes
+from gen.files.results import ResultLog
 from sim.folders import cache_folder
 
 from .evaluation import Job, Result
@@ -17,17 +17,21 @@ __all__ = ["Ledger"]
 class Ledger:
     """Results of one meter, by the contents of their jobs.
 
-    With a ``folder`` (None: in memory alone) each is in a file as soon as it is there (`gen.files.notes`). Searches
-    that run at once may add to the same file.
+    With a ``folder`` (None: in memory alone) each is in a file as soon as it is there. Searches that run at once may
+    add to the same file.
     """
 
     def __init__(self, identity: str, folder: Path | None) -> None:
-        self.path = None if folder is None else folder / f"{identity[:32]}.jsonl"
-        self._identity = identity
         self._known: dict[str, Result] = {}
-        if self.path is not None:
-            with suppress(OSError):     # there is none yet
-                self._known.update(read_notes(self.path, identity))
+        self._log = None
+        with suppress(OSError):     # then results are kept in memory
+            self._log = None if folder is None else ResultLog(folder / f"{identity[:32]}.jsonl", identity)
+            self._known.update({} if self._log is None else self._log.values)
+
+    @property
+    def path(self) -> Path | None:
+        """The file."""
+        return None if self._log is None else self._log.path
 
     @classmethod
     def default_folder(cls) -> Path:
@@ -47,7 +51,6 @@ class Ledger:
     def keep(self, results: Mapping[str, Result]) -> None:
         """Results by their jobs' keys. Where the disk takes none they are kept in memory."""
         self._known.update(results)
-        if self.path is None:
-            return
-        with suppress(OSError):
-            add_notes(self.path, self._identity, dict(results))
+        if self._log is not None:
+            with suppress(OSError):
+                self._log.add(results)

@@ -6,7 +6,7 @@ from contextlib import suppress
 from boards.board import Board
 from boards.clock import Clock
 from cores.config import NpuConfig
-from gen.files.entry import read_entry, write_entry
+from gen.files.results import read_entry, write_entry
 
 from .remembered import entry_of, synthesis_of
 

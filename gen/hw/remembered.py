@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from boards.board import Board
 from cores.config import NpuConfig
-from gen.files.entry import read_entry, write_entry
+from gen.files.results import read_entry, write_entry
 from sim.folders import cache_folder
 
 from .hardware import delay_model_digest, hardware_digest
@@ -33,7 +33,7 @@ class Synthesis:
 
 
 def entry_of(board: Board, config: NpuConfig, ending: str) -> Path:
-    """The file (`gen.files.entry`) of what is remembered of a machine on a board, with the hardware as it is."""
+    """The file (`gen.files.results`) of what is remembered of a machine on a board, with the hardware as it is."""
     what = "\0".join([board.family, board.part, config.to_json(), hardware_digest(board.family)])
     return cache_folder() / "synth" / f"{hashlib.sha256(what.encode()).hexdigest()[:32]}.{ending}.kept"
 

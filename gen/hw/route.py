@@ -10,10 +10,10 @@ from typing import Any
 from boards.board import Board
 from gen.families.registry import get_family
 from gen.files.read import read_file
+from gen.files.results import kept
 from sim.toolchain import child_process, find_nextpnr
 
 from .flat import FlatDesign
-from .kept import kept
 from .yosys import SynthesisError, cache_key
 
 __all__ = ["RouteReport", "place_and_route", "read_report"]

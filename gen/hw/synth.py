@@ -17,8 +17,8 @@ from typing import Any
 from gen.families.family import HIDE_ELEMENTS, Family
 from gen.families.registry import get_family
 from gen.files.read import read_file
+from gen.files.results import kept
 
-from .kept import kept
 from .yosys import SynthesisError, cache_key, mapped
 
 __all__ = ["Report", "synthesize"]

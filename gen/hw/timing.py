@@ -12,11 +12,11 @@ from typing import Any
 
 from gen.families.family import Family
 from gen.families.registry import get_family
+from gen.files.results import kept
 from gen.netlist.graph import Arc, End, Netlist
 
 from .flat import FlatDesign, flat_design
 from .hardware import delay_model_digest
-from .kept import kept
 from .sta import cell_delay
 from .yosys import SynthesisError, cache_key
 

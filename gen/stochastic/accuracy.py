@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from cores.arch.stochastic import MAX_LENGTH_LOG, MIN_LENGTH_LOG, Circuit
+from gen.files.results import kept
 from gen.files.sources import sources_digest
-from gen.hw.kept import kept
 from sim.folders import cache_folder
 from sim.stochastic.fast import LOOKED_UP
 from sim.stochastic.streams import Streams

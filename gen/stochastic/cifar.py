@@ -7,9 +7,9 @@ from pathlib import Path
 
 import numpy as np
 
-from gen.files.entry import EntryError, read_entry, write_entry
 from gen.files.photographs import PhotographsError, read_photographs
 from gen.files.read import read_file
+from gen.files.results import EntryError, read_entry, write_entry
 from gen.files.sources import sources_digest
 
 from .errors import DataError

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from gen.files.entry import EntryError, read_entry, write_entry
+from gen.files.results import EntryError, read_entry, write_entry
 from gen.files.sources import sources_digest
 
 from .backbone import Backbone

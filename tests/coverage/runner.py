@@ -10,8 +10,8 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+from gen.files.results import kept
 from gen.files.sources import sources_digest
-from gen.hw.kept import kept
 from sim.folders import cache_folder
 from tests import ROOT
 from tests.coverage import measure

@@ -7,7 +7,7 @@ import numpy as np
 import onnx
 import pytest
 
-from gen.files.entry import read_entry, write_entry
+from gen.files.results import read_entry, write_entry
 from tests.coverage.__main__ import main
 from tests.coverage.architectures import ARCHITECTURES
 from tests.coverage.figures import Figures, Recorded

@@ -12,7 +12,7 @@ from gen.bench import stochastic_digits
 from gen.bench.classifier import Classifier, digits_classifier
 from gen.bench.stochastic_digits import measure_digits
 from gen.bench.stochastic_network import plot
-from gen.files.entry import write_entry
+from gen.files.results import write_entry
 from tests.gen.stochastic.few_digits import ROOT, few_digits
 
 

@@ -9,9 +9,8 @@ import numpy as np
 import pytest
 
 from boards.registry import get_board
-from gen.files.entry import EntryError, read_entry, write_entry
+from gen.files.results import EntryError, kept, read_entry, write_entry
 from gen.hw.clock import clock_of, remember_route
-from gen.hw.kept import kept
 from gen.hw.remembered import remember_synthesis, synthesis_of
 from gen.hw.synth import Report
 from gen.hw.timing import TimingReport

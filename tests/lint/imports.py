@@ -72,7 +72,7 @@ EDGES = {
     "gen.train": "cores.config cores.errors gen.files gen.onnx gen.prune gen.run",
     "gen.hw": "boards cores cores.arch cores.bus cores.config cores.control cores.errors cores.timing gen.families "
               "gen.files gen.netlist npudriver sim",
-    "gen.stochastic": "cores.arch cores.config cores.errors gen.files gen.hw sim sim.golden sim.stochastic",
+    "gen.stochastic": "cores.arch cores.config cores.errors gen.files sim sim.golden sim.stochastic",
     "gen.energy": "cores cores.arch cores.compute cores.config cores.errors gen.files gen.hw gen.stochastic",
     "gen.explore": "boards cores.arch cores.config cores.errors gen.compiler gen.energy gen.families gen.files gen.hw "
                    "gen.ir gen.onnx gen.options gen.partition gen.passes gen.prune gen.run gen.stochastic sim",

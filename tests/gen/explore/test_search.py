@@ -18,9 +18,16 @@ from gen.explore.report import Found
 from gen.explore.search import search
 from gen.explore.space import Point, Space
 from gen.explore.workers import Here
-from gen.files.notes import add_notes, note, read_notes
+from gen.files.results import ResultLog
 from tests.gen.explore.endings import Killed, Shuffled
 from tests.gen.explore.toy import ToyMeter, ToyProblem, toy_space
+
+
+def line_of(folder: Path, identity: str, key: str, value: Any) -> str:
+    """As a log has it."""
+    log = ResultLog(folder / f"line.{identity}.{key}", identity)
+    log.add({key: value})
+    return log.path.read_text()
 
 
 def searched(name: str, problem: ToyProblem, *, seed: int = 1, evaluations: int = 60, **parts: Any) -> list[Evaluation]:
@@ -155,7 +162,8 @@ def test_results_of_another_state_are_not_taken(tmp_path: Path):
 
 
 def test_damaged_results_are_none(tmp_path: Path):
-    path, lines = Ledger("t", tmp_path).path, {key: note("t", key, {"square": 1}).encode() for key in "abcd"}
+    path, lines = Ledger("t", tmp_path).path, {
+        key: line_of(tmp_path, "t", key, {"square": 1}).encode() for key in "abcd"}
     assert path is not None
     path.write_bytes(lines["a"] + b'\n[1, 2]\nnull\n{"a": 1}\n\xff\xfe\n["b", [1]]' + lines["c"] + lines["d"][:-5])
     ledger = Ledger("t", tmp_path)
@@ -171,7 +179,7 @@ def test_foreign_results_are_none(tmp_path: Path):
     changed = [line.replace('"square": ', '"square": 1') for line in lines]
     assert changed != lines
     for foreign in (changed, [line.replace('"square"', '"cube"') for line in lines],
-                    [note("another", *json.loads(line)[:2]) for line in lines if line],
+                    [line_of(tmp_path, "another", *json.loads(line)[:2]) for line in lines if line],
                     [json.dumps(json.loads(line)[:2]) for line in lines if line]):
         path.write_text("\n".join(foreign))
         assert searched("grid", ToyProblem(), ledger=Ledger("t", tmp_path)) == expected
@@ -225,7 +233,12 @@ def test_optuna_leaves_what_is_no_solution():
     assert feasible("optuna") > feasible("random")
 
 
-def test_notes_are_read_as_they_were_written(tmp_path: Path) -> None:
-    add_notes(tmp_path / "notes", "of this test", {"one": {2: "two", 10: "ten"}, "two": (1, 2)})
-    assert read_notes(tmp_path / "notes", "of this test") == {"one": {"2": "two", "10": "ten"}, "two": [1, 2]}
-    assert read_notes(tmp_path / "notes", "of another") == {}
+def test_results_are_read_as_they_were_written(tmp_path: Path) -> None:
+    ResultLog(tmp_path / "log", "of this test").add({"one": {2: "two", 10: "ten"}, "two": (1, 2)})
+    again = ResultLog(tmp_path / "log", "of this test")
+    assert again.values == {"one": {"2": "two", "10": "ten"}, "two": [1, 2]}
+    assert ResultLog(tmp_path / "log", "of another").values == {}
+    again.drop(["one"])
+    assert again.values == ResultLog(tmp_path / "log", "of this test").values == {"two": [1, 2]}
+    again.drop(["two"])
+    assert not again.path.exists()
