@@ -56,7 +56,7 @@ def prepare(graph: Graph, config: NpuConfig, options: CompileOptions,
     graph = split_strides(align_parts(graph, config.ic_lanes), config)
     if options.winograd == "exact" and config.winograd != 2:
         raise CompileError(f"model {graph.name}: exact Winograd layers need a machine with winograd=2 "
-                           f"(--winograd-unit 2), not {config.winograd}")
+                           f"(--winograd-unit 2), not {config.winograd}", code="needs-unit", unit="winograd")
     shifts = options.winograd_shifts
     if not shifts and options.winograd == "narrow":
         shifts = choose_narrow(graph, config, options)
@@ -89,7 +89,7 @@ def lowered(graph: Graph, config: NpuConfig, options: CompileOptions, mapped: Ma
     try:
         return Lowered(placed, *lower(placed))
     except ValueError as error:
-        raise CompileError(f"model {graph.name}: {error}") from None
+        raise CompileError(f"model {graph.name}: {error}", code="instruction-limit") from None
 
 
 def generate(graph: Graph, config: NpuConfig, options: CompileOptions, *, model: bytes | None = None,

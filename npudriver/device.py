@@ -228,7 +228,7 @@ class Device:
             opcode = program.code[first] & ((1 << self.machine.opcode_bits) - 1)
             what = f", {self.machine.operations.get(opcode, 'no known operation')}"
         place = f"instruction {index}{what}{f' of layer {layer}' if layer else ''}"
-        return FaultError(f"program {program.name}: {name} at {place}: {text}", code=code, name=name, index=index,
+        return FaultError(f"program {program.name}: {name} at {place}: {text}", number=code, name=name, index=index,
                           layer=layer)
 
     def _settles(self) -> bool:

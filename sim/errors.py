@@ -2,16 +2,18 @@
 
 from cores.arch.error_codes import ErrorCode
 from cores.errors import NpugenError
+from npudriver.errors import fault_code
 
 __all__ = ["HazardError", "MachineError"]
 
 
 class MachineError(NpugenError):
-    """The machine stopped: ``code`` and the ``index`` of the instruction at fault, as in its register file."""
+    """The machine stopped: ``cause`` and the ``index`` of the instruction at fault, as in its register file."""
 
-    def __init__(self, code: ErrorCode, index: int, message: str = "") -> None:
-        self.code, self.index, self.message = code, index, message
-        super().__init__(f"{code.name} at instruction {index}" + (f": {message}" if message else ""))
+    def __init__(self, cause: ErrorCode, index: int, message: str = "") -> None:
+        self.cause, self.index, self.message = cause, index, message
+        super().__init__(f"{cause.name} at instruction {index}" + (f": {message}" if message else ""),
+                         code=fault_code(cause.name), index=index)
 
 
 class HazardError(NpugenError):
@@ -20,6 +22,8 @@ class HazardError(NpugenError):
     Hardware does not notice; the functional simulator does in strict mode.
     """
 
-    def __init__(self, index: int, message: str) -> None:
+    code = "hazard"
+
+    def __init__(self, index: int, message: str, *, code: str = "") -> None:
         self.index, self.message = index, message
-        super().__init__(f"hazard at instruction {index}: {message}")
+        super().__init__(f"hazard at instruction {index}: {message}", code=code, index=index)

@@ -310,7 +310,7 @@ def compare_model(imported: Imported, inputs: Mapping[str, np.ndarray], *,
     ours = _reference_stages(imported.graph, inputs)
     samples = len(next(iter(inputs.values())))
     if not samples:
-        raise GraphError("there are no samples to compare on")
+        raise GraphError("there are no samples to compare on", code="bad-samples")
     return Comparison(samples, _compare_layers(imported, inputs, ours, progress),
                       _compare_outputs(imported, inputs, ours, progress))
 

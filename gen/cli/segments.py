@@ -23,7 +23,8 @@ def facts_of(partition: "Partition | None") -> dict[str, Any] | None:
     return {
         **_counts(partition), "quantised": list(partition.quantised),
         "before": None if partition.before is None else _counts(partition.before),
-        "host": [{"node": name, "op": operators[name], "reason": reason} for name, reason in partition.host.items()],
+        "host": [{"node": name, "op": operators[name], "code": reason.code, "reason": reason}
+                 for name, reason in partition.host.items()],
     }
 
 
@@ -31,8 +32,8 @@ def show_segments(partition: "Partition") -> None:
     """A row for each operator and reason, and how often the model goes from one side to the other."""
     rows: dict[tuple[str, str], list[str]] = {}
     operators = _operators(partition)
-    for name, reason in partition.host.items():
-        rows.setdefault((operators[name], reason), []).append(name)
+    for name, why in partition.host.items():
+        rows.setdefault((operators[name], why), []).append(name)
     table = Table(title="on the processor", title_justify="left")
     for heading in ("operator", "nodes", "why"):
         table.add_column(heading, overflow="fold")

@@ -1,6 +1,6 @@
 from collections.abc import Mapping
 
-from cores.errors import NpugenError
+from cores.errors import NpugenError, Reason
 
 __all__ = ["CompileError", "GraphError", "LayerError", "UnfitError"]
 
@@ -16,20 +16,20 @@ class CompileError(NpugenError, ValueError):
 class LayerError(CompileError):
     """A layer that this configuration cannot run, and why."""
 
-    def __init__(self, layer: str, reason: str) -> None:
-        super().__init__(f"layer {layer}: {reason}")
-        self.layer, self.reason = layer, reason
+    def __init__(self, layer: str, reason: str, *, code: str, **fields: object) -> None:
+        super().__init__(f"layer {layer}: {reason}", code=code, layer=layer, **fields)
+        self.layer, self.reason = layer, Reason(reason, code=code, **fields)
 
 
 class UnfitError(CompileError):
     """All of a graph that this configuration cannot run: ``reasons`` by the names of layers, or of tensors that cannot
     be made or read; at least one.
 
-    The message is that of the first.
+    Message and code are those of the first.
     """
 
-    def __init__(self, reasons: Mapping[str, str]) -> None:
-        first = next(iter(reasons))
+    def __init__(self, reasons: Mapping[str, Reason]) -> None:
+        first, reason = next(iter(reasons.items()))
         more = f" (and {len(reasons) - 1} more layers)" if len(reasons) > 1 else ""
-        super().__init__(f"layer {first}: {reasons[first]}{more}")
+        super().__init__(f"layer {first}: {reason}{more}", code=reason.code, **{**reason.fields, "layer": first})
         self.reasons = dict(reasons)

@@ -30,5 +30,5 @@ def step_problems(step: HostStep) -> Iterator[str]:
 def apply_step(step: HostStep, x: np.ndarray) -> np.ndarray:
     """What a step makes of an array, samples first. Raises GraphError for an unknown kind."""
     if step.kind not in steps.KINDS:
-        raise GraphError(f"host step {step.kind!r} is unknown")
+        raise GraphError(f"host step {step.kind!r} is unknown", code="graph-rule")
     return steps.apply(step.kind, step.parameters, x)

@@ -48,7 +48,7 @@ def verify(graph: Graph) -> None:
 
 def _refuse(what: str, problems: Iterator[str]) -> None:
     for problem in problems:
-        raise GraphError(f"{what}: {problem}")
+        raise GraphError(f"{what}: {problem}", code="graph-rule")
 
 
 def _tensor_problems(key: str, tensor: Tensor) -> Iterator[str]:

@@ -8,6 +8,7 @@ import numpy as np
 from cores.arch.isa import Opcode
 from cores.arch.numerics import MIN_SHIFT
 from cores.config import NpuConfig
+from cores.errors import Reason
 from gen.ir.errors import UnfitError
 from gen.ir.parts import origin
 from gen.ir.tensor import Requantize
@@ -100,12 +101,13 @@ def _beats(mapped: MappedGraph) -> dict[str, int]:
     return found
 
 
-def _largest(mapped: MappedGraph, end: int) -> dict[str, str]:
+def _largest(mapped: MappedGraph, end: int) -> dict[str, Reason]:
     """The fewest layers without which so many beats would be no more than instructions reach -> what they take."""
-    found, beat_bytes = dict[str, str](), mapped.config.beat_bytes
+    found, beat_bytes = dict[str, Reason](), mapped.config.beat_bytes
     for name, beats in sorted(_beats(mapped).items(), key=lambda item: -item[1]):
-        found[name] = (f"its weights and its result take {beats * beat_bytes:,} of {end * beat_bytes:,} bytes, and "
-                       f"instructions reach {MAX_BEATS * beat_bytes:,}")
+        found[name] = Reason(f"its weights and its result take {beats * beat_bytes:,} of {end * beat_bytes:,} bytes, "
+                             f"and instructions reach {MAX_BEATS * beat_bytes:,}",
+                             code="beyond-reach", limit=MAX_BEATS * beat_bytes)
         end -= beats
         if end <= MAX_BEATS:
             break

@@ -74,7 +74,7 @@ def _require_room(layer: Layer) -> None:
         largest = (1 << POOL_WIDTH - 1) // 128
         if rows * cols > largest:
             raise LayerError(layer.name, f"windows of at most {largest:,} pixels can be summed, not {rows}x{cols}; "
-                                         "average in two layers, one after the other")
+                                         "average in two layers, one after the other", code="too-large", limit=largest)
 
 
 def fit_sums(layer: Layer, config: NpuConfig, inputs: Range | None = None) -> Layer:
@@ -99,7 +99,8 @@ def fit_sums(layer: Layer, config: NpuConfig, inputs: Range | None = None) -> La
         advice = (f"build and compile with --acc-width {width}" if width <= 32
                   else "no accumulator is wide enough: use smaller weights or fewer inputs")
         raise LayerError(layer.name, f"channel {channel} sums to {low}..{high} with bias {bias}, beyond "
-                                     f"acc_width={config.acc_width}; {advice}")
+                                     f"acc_width={config.acc_width}; {advice}",
+                         code="acc-width", limit=config.acc_width)
     return layer
 
 

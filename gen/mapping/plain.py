@@ -238,7 +238,7 @@ def plan_conv(name: str, cost: ConvCost) -> Plan:
              for tiling in candidates(cost.geometry, config, narrow=cost.all_narrow, words=cost.words)]
     if not found:
         raise LayerError(name, f"no tile of it fits input_depth={config.input_depth} and acc_depth={config.acc_depth}; "
-                               "build with deeper memories")
+                               "build with deeper memories", code="no-tile")
     estimate, tiling = cheapest(found)
     return tiling.finish(estimate, config, narrow=cost.narrow)
 

@@ -141,7 +141,7 @@ def _plan(layer: Pool, source: Tensor, target: Tensor, config: NpuConfig, *, map
     """
     blocks = -(-source.shape[0] // config.ic_lanes)
     refusal = LayerError(layer.name, f"no tile of it fits input_depth={config.input_depth}; build with a deeper input "
-                                     "buffer")
+                                     "buffer", code="no-tile")
     plans = []
     try:
         geometry = Geometry.of(layer, source, target, map_out=map_out)

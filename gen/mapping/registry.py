@@ -2,6 +2,7 @@
 
 from cores.arch.isa_features import is_supported, reserved_fields
 from cores.config import NpuConfig
+from cores.errors import Reason
 from gen.ir.errors import CompileError, LayerError, UnfitError
 from gen.ir.graph import Graph, is_broadcast
 from gen.lowering.steps import MappedGraph
@@ -54,7 +55,7 @@ def map_graph(graph: Graph, config: NpuConfig, options: CompileOptions) -> Mappe
     whole = MappingContext(graph, config, options)
     binary = whole.analysis(BinaryLayers)
     layers: list[Mapping] = []
-    unfit: dict[str, str] = {}
+    unfit: dict[str, Reason] = {}
     for layer in graph.layers:
         if layer.output in binary.spared:
             continue
@@ -75,4 +76,4 @@ def _require_units(graph: Graph, config: NpuConfig) -> None:
             fields = op.encode(broadcast=is_broadcast(graph, layer))
             if op.opcode is not None and not (is_supported(op.opcode, config) and not any(
                     fields.get(name) for name in reserved_fields(op.opcode, config))):
-                raise CompileError(f"layer {layer.name}: {op.refusal}")
+                raise CompileError(f"layer {layer.name}: {op.refusal}", code="needs-unit", layer=layer.name)

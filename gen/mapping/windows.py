@@ -315,7 +315,7 @@ def _plan(layer: Conv, geometry: WindowGeometry, weights: WindowWeights, config:
              for form in divided for tiling in candidates(form, config)]
     if not found:
         raise LayerError(layer.name, f"no window of it fits input_depth={config.input_depth} and "
-                                     f"acc_depth={config.acc_depth}; build with deeper memories")
+                                     f"acc_depth={config.acc_depth}; build with deeper memories", code="no-tile")
     estimate, tiling = min(found, key=lambda item: (
         cost_of(item[0]) + _START_WEIGHT * item[0][0] / (len(item[1].rows) * len(item[1].cols))))
     return tiling.finish(estimate, config)

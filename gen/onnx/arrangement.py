@@ -29,7 +29,8 @@ __all__ = ["moved", "of_samples", "possible", "rearranged", "result_order"]
 def result_order(dims: tuple[int, int, int], rank: int) -> np.ndarray:
     """The order of a layer's own result in ONNX shape. Raises NodeError for one that is too large."""
     if prod(dims) > MAX_VALUES:
-        raise NodeError(f"makes {prod(dims):,} values, at most {MAX_VALUES:,} are supported")
+        raise NodeError(f"makes {prod(dims):,} values, at most {MAX_VALUES:,} are supported",
+                        code="too-large", limit=MAX_VALUES)
     spatial = {2: (), 3: dims[2:], 4: dims[1:]}[rank]
     return np.arange(prod(dims)).reshape(1, dims[0], *spatial)
 
@@ -62,9 +63,9 @@ def rearranged(node: Node, value: Value | None, change: Callable[[np.ndarray], n
 def possible(order: np.ndarray) -> np.ndarray:
     """``order`` as it is. Raises NodeError for one without elements, or without axes."""
     if not order.size:
-        raise NodeError("leaves nothing of its input")
+        raise NodeError("leaves nothing of its input", code="bad-shape")
     if order.ndim < 2:
-        raise NodeError(f"makes shape {order.shape} of one sample, without an axis of channels")
+        raise NodeError(f"makes shape {order.shape} of one sample, without an axis of channels", code="bad-shape")
     return order
 
 
@@ -73,5 +74,6 @@ def of_samples(order: np.ndarray) -> np.ndarray:
     sample.
     """
     if order.shape[:1] != (1,):
-        raise NodeError(f"makes shape {order.shape} of one sample; the first axis must stay that of the samples")
+        raise NodeError(f"makes shape {order.shape} of one sample; the first axis must stay that of the samples",
+                        code="samples-axis")
     return order

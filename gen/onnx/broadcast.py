@@ -32,7 +32,8 @@ def paired(context: Context, a: Real, b: Real) -> tuple[Real, Real]:
         if _repeats(context, whole, vector):
             if not context.units.have("product"):
                 raise NodeError(f"operands of shapes {a.order.shape} and {b.order.shape}: a number for each channel "
-                                "that the model computes; --features product puts that on the accelerator")
+                                "that the model computes; --features product puts that on the accelerator",
+                                code="needs-unit", unit="product")
             return whole, vector
     raise unlike(a, b)
 
@@ -42,9 +43,9 @@ def unlike(a: Real | Pending | PendingTable, b: Real | Pending | PendingTable) -
     if a.order.shape == b.order.shape:
         return NodeError(f"its operands of shape {a.order.shape} lie in different arrangements in memory, as "
                          f"{a.moved_by or b.moved_by or 'one of them'} rearranged one of them; rearrange both, or what "
-                         "comes of them")
+                         "comes of them", code="rearranged")
     return NodeError(f"operands of shapes {a.order.shape} and {b.order.shape}; the machine has operands of one shape, "
-                     "or one number for each channel, or for each pixel, as the other")
+                     "or one number for each channel, or for each pixel, as the other", code="operand-shapes")
 
 
 def _repeats(context: Context, whole: Real, vector: Real) -> bool:

@@ -93,7 +93,8 @@ class GraphBuilder:
             return RawInput(model_input.name, order, others_quantised)
         names = {code: name for name, code in TensorProto.DataType.items()}
         number = names.get(model_input.elem_type, "of an unknown type")
-        raise GraphError(f"input {model_input.name} is {number}; inputs must be float32, int8 or uint8")
+        raise GraphError(f"input {model_input.name} is {number}; inputs must be float32, int8 or uint8",
+                         code="value-type")
 
     def quantize_input(self, value: RawInput, quantisation: Quantisation, onnx_name: str) -> Quantised:
         """A float input quantised under the name ``onnx_name``."""
@@ -108,7 +109,8 @@ class GraphBuilder:
         kept = record.quantize.parameters
         shift = 128 * (quantisation.unsigned - record.unsigned)
         if (kept["scale"], kept["zero_point"]) != (quantisation.scale, quantisation.zero_point - shift):
-            raise NodeError(f"input {value.name} is quantised twice, with different scales; quantise it once")
+            raise NodeError(f"input {value.name} is quantised twice, with different scales; quantise it once",
+                            code="quantised-twice")
         position = np.empty(value.order.size, np.int64)
         position[record.order.ravel()] = np.arange(value.order.size)
         return Quantised(key, position[value.order], quantisation.unsigned)
@@ -117,7 +119,7 @@ class GraphBuilder:
         """Tensor of a model input, and the host steps before it. Raises GraphError for one without a reader."""
         record = self._inputs.get(_input_key(model_input.name))
         if record is None or not record.tensor:
-            raise GraphError(f"input {model_input.name} is not used by any layer; remove it")
+            raise GraphError(f"input {model_input.name} is not used by any layer; remove it", code="unused-input")
         order = np.empty(record.position.size, np.int64)
         order[record.position] = record.order.ravel()
         steps = layout_steps(model_input.shape[1:], order.reshape(1, *self.tensors[record.tensor].shape))
@@ -232,7 +234,8 @@ class GraphBuilder:
         self._layer_values += value.order.size
         if self._layer_values > _MAX_LAYER_VALUES:
             raise GraphError(f"the feature maps up to that of {name} have more than {_MAX_LAYER_VALUES:,} values "
-                             "together; take smaller images, or fewer layers")
+                             "together; take smaller images, or fewer layers",
+                             code="model-too-large", limit=_MAX_LAYER_VALUES)
         tensor = self._add_tensor(f"{name}/result", value.shape, value.order, result, part)
         bounds = requantize.low, requantize.high
         for op in epilogue:

@@ -62,7 +62,7 @@ def _picked(graph: GraphBuilder, value: Real, channels: tuple[int, ...]) -> str:
     count, height, width = source.shape
     if len(channels) * count > MAX_WEIGHTS:
         raise NodeError(f"takes {len(channels):,} channels of {count:,} in another order, too many for a layer; make "
-                        "them outputs of the model")
+                        "them outputs of the model", code="too-large")
     weights = (np.array(channels)[:, None] == np.arange(count)).astype(np.int16)[:, :, None, None]
     ones = np.ones(len(channels))
     layer = convolved(f"{source.name}/channels", value, Kernel(weights, ones, 0 * ones),

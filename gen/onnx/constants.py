@@ -14,14 +14,14 @@ def constant(value: Value | None, what: str) -> np.ndarray:
         return value.array
     if isinstance(value, QuantisedConstant):
         return value.real
-    raise NodeError(f"{what} must be a constant")
+    raise NodeError(f"{what} must be a constant", code="not-constant")
 
 
 def integers(value: Value | None, what: str) -> tuple[int, ...]:
     """A constant of whole numbers, flattened: axes, shapes and the like."""
     array = constant(value, what)
     if array.dtype.kind not in "iu":
-        raise NodeError(f"{what} must be integers, not {array.dtype}")
+        raise NodeError(f"{what} must be integers, not {array.dtype}", code="value-type")
     return tuple(array.reshape(-1).tolist())
 
 
@@ -30,7 +30,8 @@ def scalar(value: Value | None, what: str, default: float | None = None) -> floa
         return default
     array = constant(value, what)
     if array.size != 1:
-        raise NodeError(f"{what} must be one number, not {array.size}; quantise activations per tensor")
+        raise NodeError(f"{what} must be one number, not {array.size}; quantise activations per tensor",
+                        code="bad-scale")
     return array.reshape(()).item()
 
 
@@ -45,7 +46,7 @@ def parameter(value: Value | None, what: str) -> np.ndarray:
     """A scale or zero point: one number, or one for each channel of a constant; onnxruntime takes no other."""
     array = constant(value, what)
     if array.ndim > 1:
-        raise NodeError(f"{what} must be one number or a list, not of shape {array.shape}")
+        raise NodeError(f"{what} must be one number or a list, not of shape {array.shape}", code="bad-scale")
     return array
 
 
@@ -53,7 +54,7 @@ def float_scales(value: Value | None) -> np.ndarray:
     """One scale or several, as they are."""
     scales = parameter(value, "the scale")
     if scales.dtype not in (np.float32, np.float16):
-        raise NodeError(f"the scale must be float32 or float16, not {scales.dtype}")
+        raise NodeError(f"the scale must be float32 or float16, not {scales.dtype}", code="bad-scale")
     return scales
 
 
@@ -61,5 +62,5 @@ def activation_scale(value: Value | None) -> float:
     float_scales(value)
     scale = float(scalar(value, "the scale"))
     if not (np.isfinite(scale) and scale > 0):
-        raise NodeError(f"the scale must be positive, not {scale}")
+        raise NodeError(f"the scale must be positive, not {scale}", code="bad-scale")
     return scale

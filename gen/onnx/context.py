@@ -48,7 +48,7 @@ class Context:
         if cut is None:
             raise NodeError(f"{what} is only a part of tensor {tensor.name} that cuts channels, or repeats one; the "
                             "machine takes whole channels, so nothing but outputs of the model may follow",
-                            at=real.moved_by)
+                            at=real.moved_by, code="rearranged")
         return cut
 
     def feature_map(self, value: Value | None) -> tuple[Real, tuple[int, int, int]]:
@@ -56,7 +56,8 @@ class Context:
         real = self.activation(value)
         dims = channels_shape(real.order.shape)
         if dims is None or real.order.ndim < 3:
-            raise NodeError(f"its input has shape {real.order.shape}; it needs channels and one or two spatial axes")
+            raise NodeError(f"its input has shape {real.order.shape}; it needs channels and one or two spatial axes",
+                            code="bad-shape")
         if not self._lies(real, dims):
             real = chosen(self.graph, real)     # perhaps its channels alone are in another order
         tensor = self.graph.tensors[real.quantised.tensor]

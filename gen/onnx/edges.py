@@ -39,7 +39,7 @@ def pad_integer(value: Padded) -> int:
     nearest = np.clip(np.rint(raw), -128, 127)
     if not abs(raw - nearest) <= _CLOSE:
         raise NodeError(f"pads with {value.number:g}, which the quantised tensor cannot hold; pad with a multiple of "
-                        "its scale, or quantise after the Pad as in front of it", at=value.name)
+                        "its scale, or quantise after the Pad as in front of it", at=value.name, code="pad-value")
     return int(nearest)
 
 
@@ -56,12 +56,13 @@ def padding(graph: GraphBuilder, value: Padded) -> Pending:
     source = graph.tensor(value.real.quantised, value.real.scale, value.real.zero_point)
     tensor = graph.tensors[source.tensor]
     if tensor.signs:
-        raise NodeError("pads signs, which only a Conv can follow", at=value.name)
+        raise NodeError("pads signs, which only a Conv can follow", at=value.name, code="not-a-sign")
     if channels_shape(source.order.shape) != tensor.shape or not is_plain(source.order):
         raise rearranged_in_front_of(value.name, tensor.name, source.moved_by)
     if any(size > largest for size, largest in zip(value.pads, 2 * MAX_PADS, strict=True)):
         raise NodeError(f"pads with {value.pads} rows and columns; a layer has at most {MAX_PADS[0]} rows and "
-                        f"{MAX_PADS[1]} columns of padding at each side", at=value.name)
+                        f"{MAX_PADS[1]} columns of padding at each side", at=value.name,
+                        code="too-large", limit=MAX_PADS)
     (channels, height, width), (top, left, bottom, right) = tensor.shape, value.pads
     shape = channels, top + height + bottom, left + width + right
     return Pending(
@@ -113,7 +114,7 @@ def cropped(graph: GraphBuilder, value: Real) -> Real | None:
               for start, size, count, step in zip(starts, tensor.shape[1:], sizes, steps, strict=True)]
     if max(kernel) > MAX_KERNEL:
         raise NodeError(f"cuts off {max(kernel) - 1} rows or columns; in front of a layer it can be at most "
-                        f"{MAX_KERNEL - 1}", at=value.moved_by)
+                        f"{MAX_KERNEL - 1}", at=value.moved_by, code="too-large", limit=MAX_KERNEL - 1)
     weights = np.zeros((shape[0], 1, *kernel), np.int16)
     weights[:, :, starts[0], starts[1]] = 1
     layer = Pending(

@@ -74,16 +74,18 @@ def evaluate(node: Node, opsets: Mapping[str, int], values: Mapping[str, np.ndar
             _model(node, opsets, values, inside=_SMALL), check_type=True, strict_mode=True)
         size = sum(_bytes(value.type.tensor_type) for value in inferred.graph.output)
     except Exception:  # onnx raises anything for a node that is none
-        raise NodeError("its constant inputs do not fit it or each other; export the model again") from None
+        raise NodeError("its constant inputs do not fit it or each other; export the model again",
+                        code="contradiction") from None
     if size > limit:
         raise NodeError(f"its result has {size:,} bytes, of {limit:,} that are left for what is computed when the "
-                        "model is compiled (docs/models.md)")
+                        "model is compiled (docs/models.md)", code="not-evaluated")
     try:
         with np.errstate(all="ignore"):
             results = ReferenceEvaluator(_model(node, opsets, values, inside=-1)).run(None, dict(values))
         return [np.asarray(value) for value in results]
     except Exception:  # as above
-        raise NodeError("cannot be evaluated on its constant inputs; store its result as an initializer") from None
+        raise NodeError("cannot be evaluated on its constant inputs; store its result as an initializer",
+                        code="not-evaluated") from None
 
 
 def _bytes(tensor: onnx.TypeProto.Tensor) -> int:
@@ -130,11 +132,12 @@ class Folder:
         known = node.op not in _NEVER and (not node.domain or node.domain == MICROSOFT and node.op in _LIGHT)
         if not known or any(attribute.g.node or attribute.graphs for attribute in node.proto.attribute):
             raise NodeError(f"operator {node.op} is not evaluated on constants; store its result as an initializer, "
-                            "for example by onnxruntime's offline optimisation (docs/models.md)")
+                            "for example by onnxruntime's offline optimisation (docs/models.md)", code="not-evaluated")
         reads = self.budget.reads - _work(node, values)
         if reads < 0:
             raise NodeError("the constants that are read up to here have more bytes than what is computed when the "
-                            "model is compiled may read (docs/models.md); store its result as an initializer")
+                            "model is compiled may read (docs/models.md); store its result as an initializer",
+                            code="not-evaluated")
         passes = 1 if node.op in _LIGHT or node.op in _PRODUCTS else _SLOW
         results = evaluate(node, self._opsets, values, self.budget.results // passes)
         self.budget = Budget(self.budget.results - sum(array.nbytes for array in results), reads)

@@ -115,7 +115,7 @@ class Functions:
             maker = next((v.maker for v in inputs if isinstance(v, RawInput) and v.maker), "")
             why = f"its input is float, and made by node {maker}, which the processor has" if maker else str(refused)
             raise NodeError(f"{why}; it is a function of each value by itself, which --features table puts on the "
-                            "accelerator", at=refused.at)
+                            "accelerator", at=refused.at, code="needs-unit", unit="table")
         real = self._reals[sources[0]]
         return PendingTable(name=node.name, nodes=self._nodes(node.outputs[0], sources[0]), order=real.order,
                             moved_by=real.moved_by, real=real, value=node.outputs[0], source=sources[0])
@@ -134,7 +134,7 @@ class Functions:
         plain = _plain(op, node, tuple(made), result)
         if refused is None and not self.has(plain, reals):
             return None
-        value = self.instead(plain, reals, refused or NodeError("is a function"))
+        value = self.instead(plain, reals, refused or NodeError("is a function", code="needs-unit", unit="table"))
         self.note(_plain("QuantizeLinear", node, (result, *node.inputs[end:]), node.outputs[0]),
                   [value, *inputs[end:]], None)
         return value
@@ -144,7 +144,7 @@ class Functions:
         results = self._values(value.value, value.source)
         if not np.isfinite(results).all():
             raise NodeError(f"adds the result of {value.name}, which is not finite for every value of its input; put "
-                            f"QuantizeLinear and DequantizeLinear after {value.name}")
+                            f"QuantizeLinear and DequantizeLinear after {value.name}", code="not-quantised")
         return float(results.min()), float(results.max())
 
     def table(self, value: PendingTable, quantisation: Quantisation) -> np.ndarray:
@@ -167,7 +167,7 @@ class Functions:
             waiting += more
             if len(found) > _LONGEST:
                 raise NodeError(f"is a function of more than {_LONGEST} nodes; put QuantizeLinear and DequantizeLinear "
-                                "into it")
+                                "into it", code="not-quantised")
         return sorted(found, key=lambda made: self._steps[made].number)
 
     def _nodes(self, name: str, source: str) -> tuple[str, ...]:
@@ -219,4 +219,4 @@ def _evaluate(node: onnx.NodeProto, opsets: Sequence[onnx.OperatorSetIdProto],
             results: list[Any] = list(ReferenceEvaluator(model).run(None, dict(values)))
             return np.asarray(results[0])
     except Exception:   # onnx raises anything
-        raise NodeError("its constants do not fit it; export the model again") from None
+        raise NodeError("its constants do not fit it; export the model again", code="contradiction") from None

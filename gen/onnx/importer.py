@@ -99,7 +99,7 @@ class Importer:
             self._visit_all()
             return self._imported({name: self._output(name) for name in self._model.outputs})
         except GraphError as error:
-            raise GraphError(f"{self._model.path}: {error}") from None
+            raise GraphError.of(error, f"{self._model.path}: {error}", file=self._model.path) from None
 
     def _imported(self, outputs: Mapping[str, tuple[str, tuple[HostStep, ...]]]) -> Imported:
         """After all nodes were visited; ``outputs``: as of `_output`. Raises GraphError."""
@@ -109,7 +109,8 @@ class Importer:
         verify(graph)
         graph = run_passes(graph)
         if not graph.layers:
-            raise GraphError("no output needs a layer of the machine; the processor does all of it")
+            raise GraphError("no output needs a layer of the machine; the processor does all of it",
+                             code="no-layers")
         return Imported(model, graph, self._graph.orders, self._graph.coarser)
 
     def _visit_all(self) -> None:
@@ -127,7 +128,7 @@ class Importer:
                 self._bound(outputs)
             except NodeError as error:
                 blamed = next((other for other in model.nodes if other.name == error.at), node)
-                raise GraphError(f"{blamed}: {error}") from None
+                raise GraphError.of(error, f"{blamed}: {error}", node=blamed.name, operator=blamed.op) from None
             values.update((n, v) for n, v in zip(node.outputs, outputs, strict=False) if n)
             uses.subtract(node.inputs)
             for name in {*node.inputs, *node.outputs}:
@@ -162,26 +163,26 @@ class Importer:
             raise
         except (ArithmeticError, AttributeError, LookupError, MemoryError, TypeError, ValueError):
             raise NodeError("its attributes and the shapes of its inputs contradict each other; "
-                            "export the model again") from None
+                            "export the model again", code="contradiction") from None
         return result if isinstance(result, list) else [result]
 
     def _handler(self, node: Node) -> Handler:
         """Raises NodeError for an operator that has none."""
         handler = HANDLERS.get((node.domain, node.op))
         if handler is None:
-            raise NodeError(_unknown(node))
+            raise NodeError(_unknown(node), code="unsupported-operator")
         return handler
 
     def _bound(self, outputs: list[Value]) -> None:
         self._node_values += sum(v.order.size for v in outputs if not isinstance(v, Constant | QuantisedConstant))
         if self._node_values > _MAX_NODE_VALUES:
             raise NodeError(f"the results of the nodes up to here have more than {_MAX_NODE_VALUES:,} values together; "
-                            "take smaller images, or fewer nodes")
+                            "take smaller images, or fewer nodes", code="model-too-large", limit=_MAX_NODE_VALUES)
 
     def _operand(self, name: str, node: Node) -> Value:
         value = self._values.get(name)
         if value is None:
-            raise NodeError(f"its input {name} {self._missing(name)}")
+            raise NodeError(f"its input {name} {self._missing(name)}", code="no-value")
         if isinstance(value, Padded | QuantisedPadded) and node.op not in TAKE_PADDING:
             value = self._values[name] = stored(self._graph, value)
         return value
@@ -201,10 +202,10 @@ class Importer:
             try:
                 value = stored(self._graph, value)
             except NodeError as error:
-                raise GraphError(f"output {name}: {error}") from None
+                raise GraphError.of(error, f"output {name}: {error}", output=name) from None
         if isinstance(value, Pending | Real | Quantised) and value.order.shape[0] != 1:
             raise GraphError(f"output {name} has shape {value.order.shape} of one sample; the first axis must stay "
-                             "that of the samples")
+                             "that of the samples", code="samples-axis")
         match value:
             case Pending() if (sums := exact_sums(self._graph, value)) is not None:
                 return sums.tensor, sums.steps
@@ -220,12 +221,12 @@ class Importer:
                     steps = (*steps, HostStep("retype", {"unsigned": placed.unsigned}))
                 return placed.tensor, steps
             case None:
-                reason = self._missing(name)
+                why = NodeError(self._missing(name), code="no-value")
             case Constant() | QuantisedConstant():
-                reason = "does not depend on an input"
+                why = NodeError("does not depend on an input", code="constant-output")
             case _:
-                reason = obstacle(value)
-        raise GraphError(f"output {name} {reason}")
+                why = obstacle(value)
+        raise GraphError.of(why, f"output {name} {why}", output=name)
 
 
 def _unknown(node: Node) -> str:

@@ -7,6 +7,8 @@ from typing import Any
 import numpy as np
 import onnx
 
+from cores.errors import CodedError
+
 __all__ = ["MICROSOFT", "PRODUCTS", "Budget", "Model", "ModelInput", "Node", "NodeError"]
 
 #: The domain of operators that onnxruntime adds to ONNX.
@@ -15,14 +17,14 @@ MICROSOFT = "com.microsoft"
 PRODUCTS = ("Conv", "ConvTranspose", "Gemm", "MatMul", "QLinearConv", "QLinearMatMul", "QGemm")
 
 
-class NodeError(ValueError):
+class NodeError(CodedError, ValueError):
     """What is wrong with a node; whoever walks the nodes makes a GraphError of it that says which it is.
 
     ``at``: the name of the node, where it is an earlier one than that at hand.
     """
 
-    def __init__(self, message: str, *, at: str = "") -> None:
-        super().__init__(message)
+    def __init__(self, message: str, *, at: str = "", code: str = "", **fields: object) -> None:
+        super().__init__(message, code=code, **fields)
         self.at = at
 
 

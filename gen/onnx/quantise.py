@@ -71,9 +71,10 @@ def quantize(context: Context, value: Value | None, quantisation: Quantisation) 
             return _emit(context, value, quantisation)
         case PendingPool():
             raise NodeError(f"quantises the maximum {value.name} of an unquantised result; put QuantizeLinear and "
-                            "DequantizeLinear in front of that MaxPool", at=value.name)
+                            "DequantizeLinear in front of that MaxPool", at=value.name, code="not-quantised")
         case Quantised() | QuantisedPadded():
-            raise NodeError("its input is quantised already; put a DequantizeLinear in between, or remove the node")
+            raise NodeError("its input is quantised already; put a DequantizeLinear in between, or remove the node",
+                            code="quantised-twice")
     raise refusal(value, "its input")
 
 
@@ -102,10 +103,11 @@ def _requantized(graph: GraphBuilder, value: Pending, scale: float, zero_point: 
         multiplier, shift = quantize_multiplier(value.scale / scale)
     except ValueError as error:
         raise NodeError(f"cannot requantise the result of {value.name} ({error}); check the scales",
-                        at=value.name) from None
+                        at=value.name, code="requantisation") from None
     bias = even_bias(graph, value, value.bias / value.scale) + value.offset
     if not (np.abs(bias) < 2**31).all():
-        raise NodeError(f"the bias of {value.name} does not fit 32 bits; check the scales", at=value.name)
+        raise NodeError(f"the bias of {value.name} does not fit 32 bits; check the scales", at=value.name,
+                        code="requantisation")
     low, high = _bounds(value.low, value.high, scale, zero_point, bits)
     return value, Requantize(bias.astype(np.int64), multiplier, shift, zero_point, low, high)
 
@@ -150,7 +152,7 @@ def _emit_sum(context: Context, value: PendingAdd, result: Result) -> Quantised:
         multiplier_a, multiplier_b, shift = quantize_residual(middle.scale / scale, value.b.scale / scale)
     except ValueError as error:
         raise NodeError(f"cannot requantise the result of {value.name} ({error}); check the scales",
-                        at=value.name) from None
+                        at=value.name, code="requantisation") from None
     added = Add(
         middle=middle, other=value.b.quantised.tensor, multiplier_a=multiplier_a, multiplier_b=multiplier_b,
         shift=shift, zero_point=zero_point, low=low, high=high,
@@ -168,7 +170,7 @@ def _emit_operation(context: Context, value: PendingOperation, quantisation: Qua
         operation = value.operation(middle, quantisation, bounds)
     except ValueError as error:
         raise NodeError(f"cannot requantise the result of {value.name} ({error}); check the scales",
-                        at=value.name) from None
+                        at=value.name, code="requantisation") from None
     layer = replace(copy(context, real), name=value.name, nodes=value.nodes, order=value.order,
                     moved_by=value.moved_by)
     return graph.add_layer(layer, same(middle, source.shape[0]), operation, result=Result(context.node, quantisation))
@@ -197,7 +199,7 @@ def _grid(graph: GraphBuilder, value: PendingAdd, scale: float, total: tuple[flo
     if found is None:
         raise NodeError(f"adds the unquantised result of {result.name}, for which {FIRST_BITS} bits beside this "
                         f"sum's are too coarse; put QuantizeLinear and DequantizeLinear after {result.name}",
-                        at=value.name)
+                        at=value.name, code="not-quantised")
     return found
 
 
@@ -213,7 +215,7 @@ def _with_tables(context: Context, value: PendingAdd, scale: float, total: tuple
         if grid is None:
             raise NodeError(f"adds the unquantised result of {operand.name}, for which 8 bits beside this sum's are "
                             f"too coarse; put QuantizeLinear and DequantizeLinear after {operand.name}",
-                            at=value.name)
+                            at=value.name, code="not-quantised")
         return Real(settled(context, operand, Quantisation(*grid, False)), *grid)
 
     b = tensor(value.b, value.a) if isinstance(value.b, PendingTable) else value.b

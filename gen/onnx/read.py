@@ -32,19 +32,21 @@ _MAX_FILE = (1 << 31) - 1
 class OpenShapeError(GraphError):
     """An input leaves open more than the number of samples."""
 
+    code = "open-shape"
+
 
 def _attribute(node: onnx.NodeProto, attribute: onnx.AttributeProto) -> Any:
     try:
         value = helper.get_attribute_value(attribute)
     except ValueError:
         raise GraphError(f"node {node.name} ({node.op_type}): attribute {attribute.name} has no value that can be "
-                         "read; export the model again") from None
+                         "read; export the model again", code="invalid-model") from None
     return value.decode(errors="replace") if isinstance(value, bytes) else value
 
 
 def _array(tensor: TensorProto) -> np.ndarray:
     if tensor.data_type == TensorProto.STRING:
-        raise GraphError(f"initializer {tensor.name} holds text; the machine computes with numbers")
+        raise GraphError(f"initializer {tensor.name} holds text; the machine computes with numbers", code="value-type")
     try:
         if min(tensor.dims, default=0) < 0:
             raise ValueError("a negative dimension")
@@ -52,12 +54,13 @@ def _array(tensor: TensorProto) -> np.ndarray:
     except Exception:  # a damaged tensor makes it raise anything
         shape = ", ".join(map(str, tensor.dims))
         raise GraphError(f"initializer {tensor.name} is damaged: its data is not that of a tensor of shape ({shape}); "
-                         "export the model again") from None
+                         "export the model again", code="invalid-model") from None
 
 
 def _input_shape(value: onnx.ValueInfoProto) -> tuple[int, ...]:
     if not value.type.HasField("tensor_type") or not value.type.tensor_type.HasField("shape"):
-        raise GraphError(f"input {value.name} has no shape; export the model with fixed input shapes")
+        raise GraphError(f"input {value.name} has no shape; export the model with fixed input shapes",
+                         code="open-shape")
     dims = [d.dim_value if d.HasField("dim_value") else 0 for d in value.type.tensor_type.shape.dim]
     if any(d <= 0 for d in dims[1:]):
         wanted = ",".join(["1", *(str(d.dim_value if d.dim_value > 0 else d.dim_param or "?")
@@ -66,7 +69,7 @@ def _input_shape(value: onnx.ValueInfoProto) -> tuple[int, ...]:
                          f"{value.name}={wanted}")
     if math.prod(dims[1:]) > MAX_VALUES:
         raise GraphError(f"input {value.name} has {math.prod(dims[1:]):,} values a sample; at most {MAX_VALUES:,} "
-                         "are supported")
+                         "are supported", code="model-too-large", limit=MAX_VALUES)
     return (1, *dims[1:])
 
 
@@ -74,28 +77,29 @@ def _load(path: Path) -> onnx.ModelProto:
     """A file as it is, without the weights that are kept in files beside it."""
     try:
         if is_zip(path):
-            raise GraphError("a program or another zip file, where an ONNX model is needed")
+            raise GraphError("a program or another zip file, where an ONNX model is needed", code="not-a-model")
         content = read_file(path, _MAX_FILE)
         if content[4:8] == _TFLITE:
-            raise GraphError("a TensorFlow Lite file; convert it to ONNX first, for example with tf2onnx")
+            raise GraphError("a TensorFlow Lite file; convert it to ONNX first, for example with tf2onnx",
+                             code="not-a-model")
         return onnx.load_model_from_string(content)
     except OSError as error:
-        raise GraphError(error.strerror or str(error)) from None
+        raise GraphError(error.strerror or str(error), code="unreadable-file") from None
     except (DecodeError, ValueError, TypeError) as error:
         if isinstance(error, GraphError):
             raise
-        raise GraphError("not a readable ONNX file, or a damaged one") from None
+        raise GraphError("not a readable ONNX file, or a damaged one", code="not-a-model") from None
 
 
 def _model(name: str, proto: onnx.ModelProto, folder: Path | None, shapes: Shapes | None = None) -> Model:
     """What is in a file of that name in ``folder``, checked."""
     if not proto.graph.node and not proto.graph.output:
-        raise GraphError("not an ONNX model, or an empty one")
+        raise GraphError("not an ONNX model, or an empty one", code="not-a-model")
     proto = run_passes(proto, folder=folder, shapes=shapes)
     opset = max((o.version for o in proto.opset_import if o.domain in ("", "ai.onnx")), default=0)
     if not MIN_OPSET <= opset <= MAX_OPSET:
         raise GraphError(f"opset {opset} is not supported; convert the model to one in "
-                         f"{MIN_OPSET}..{MAX_OPSET} (onnx.version_converter)")
+                         f"{MIN_OPSET}..{MAX_OPSET} (onnx.version_converter)", code="unsupported-opset", found=opset)
     graph = proto.graph
     constants = {i.name: _array(i) for i in graph.initializer}
     nodes = tuple(
@@ -116,16 +120,17 @@ def read(path: str | Path, shapes: Shapes | None = None) -> Model:
     try:
         return _model(str(path), _load(Path(path)), Path(path).parent, shapes)
     except GraphError as error:
-        raise type(error)(f"{path}: {error}") from None
+        raise type(error).of(error, f"{path}: {error}", file=str(path)) from None
 
 
 def parse(name: str, content: bytes) -> Model:
     """As `read`, of a model inside the file ``name``: all in one, it may not ask for further files."""
     try:
         return of_proto(name, onnx.load_model_from_string(content))
-    except (DecodeError, ValueError, TypeError) as error:
-        reason = error if isinstance(error, GraphError) else "the model inside is damaged"
-        raise GraphError(f"{name}: {reason}") from None
+    except GraphError as error:
+        raise GraphError.of(error, f"{name}: {error}", file=name) from None
+    except (DecodeError, ValueError, TypeError):
+        raise GraphError(f"{name}: the model inside is damaged", code="invalid-model", file=name) from None
 
 
 def of_proto(name: str, proto: onnx.ModelProto) -> Model:

@@ -20,31 +20,34 @@ from gen.onnx.values import (
 __all__ = ["obstacle", "rearranged_in_front_of", "refusal"]
 
 
-def obstacle(value: Value | None) -> str:
-    """What keeps ``value`` from being a dequantised tensor."""
+def obstacle(value: Value | None) -> NodeError:
+    """What keeps ``value`` from being a dequantised tensor, said of it."""
     match value:
         case (Pending() | PendingAdd() | PendingOperation() | PendingTable() | PendingConcat()
               | PendingPool()):
-            return (f"is the unquantised result of node {value.name}; put QuantizeLinear and DequantizeLinear "
-                    "after that")
+            return NodeError(f"is the unquantised result of node {value.name}; put QuantizeLinear and DequantizeLinear "
+                             "after that", code="not-quantised", maker=value.name)
         case Padded() | QuantisedPadded():
-            return "is padded twice; pad it once, by the sum"
+            return NodeError("is padded twice; pad it once, by the sum", code="unsupported-form")
         case Condition():
-            return "is a comparison, which only a Where can follow"
+            return NodeError("is a comparison, which only a Where can follow", code="not-a-sign")
         case RawInput() if value.maker:
-            return (f"is float, and made by node {value.maker}, which the processor has; with QuantizeLinear and "
-                    "DequantizeLinear after that, this node can be the accelerator's")
+            return NodeError(f"is float, and made by node {value.maker}, which the processor has; with QuantizeLinear "
+                             "and DequantizeLinear after that, this node can be the accelerator's",
+                             code="made-by-processor", maker=value.maker)
         case RawInput() if value.others_quantised:
-            return (f"is the float input {value.name}; put QuantizeLinear and DequantizeLinear after that, as "
-                    "they are elsewhere in the model")
+            return NodeError(f"is the float input {value.name}; put QuantizeLinear and DequantizeLinear after that, as "
+                             "they are elsewhere in the model", code="float-input", input=value.name)
         case RawInput():
-            return (f"is the float input {value.name}; this compiler takes quantised models (QDQ or QLinear): "
-                    "give --calibrate with samples, or have `quantize` write a quantised one (docs/quantization.md)")
+            return NodeError(f"is the float input {value.name}; this compiler takes quantised models (QDQ or QLinear): "
+                             "give --calibrate with samples, or have `quantize` write a quantised one "
+                             "(docs/quantization.md)", code="float-model", input=value.name)
         case Host():
-            return "comes from an operator that runs on the processor; only rearranging may follow, to the outputs"
+            return NodeError("comes from an operator that runs on the processor; only rearranging may follow, to the "
+                             "outputs", code="after-processor")
         case Quantised():
-            return "is an integer tensor; put a DequantizeLinear after it"
-    return "is a constant, or missing; an activation belongs there"
+            return NodeError("is an integer tensor; put a DequantizeLinear after it", code="not-dequantised")
+    return NodeError("is a constant, or missing; an activation belongs there", code="not-an-activation")
 
 
 def rearranged_in_front_of(node: str, tensor: str, moved_by: str) -> NodeError:
@@ -52,9 +55,10 @@ def rearranged_in_front_of(node: str, tensor: str, moved_by: str) -> NodeError:
     which = f"its result is a rearrangement of tensor {tensor}, which node {node} cannot take" if moved_by else (
         f"its input is a rearrangement of tensor {tensor}")
     return NodeError(f"{which}; the machine moves no data, so rearrange only in front of a Gemm, or at inputs and "
-                     "outputs of the model", at=moved_by or node)
+                     "outputs of the model", at=moved_by or node, code="rearranged")
 
 
 def refusal(value: Value | None, what: str) -> NodeError:
     """An error that says why ``value``, ``what`` of a node, is no dequantised tensor."""
-    return NodeError(f"{what} {obstacle(value)}")
+    why = obstacle(value)
+    return NodeError.of(why, f"{what} {why}")

@@ -28,6 +28,8 @@ _LONGEST = 300
 class OnnxruntimeError(GraphError):
     """A model that onnxruntime does not take, or does not run on what it is given."""
 
+    code = "onnxruntime"
+
 
 class RuntimeModel:
     """A model that is ready to run.

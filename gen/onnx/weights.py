@@ -53,20 +53,22 @@ def weights_of(value: Value | None, axis: int) -> tuple[np.ndarray, np.ndarray]:
     """
     if isinstance(value, Constant):
         if value.array.dtype.kind != "f":
-            raise NodeError(f"its weights are {value.array.dtype}; put a DequantizeLinear after them")
+            raise NodeError(f"its weights are {value.array.dtype}; put a DequantizeLinear after them",
+                            code="not-quantised")
         weights = np.moveaxis(value.array, axis, 0)
         signs = _sign_weights(weights)
         if signs is not None and np.isfinite(weights).all() and weights.min() < 0 < weights.max():
             return signs
-        raise NodeError("its weights are float; quantise them (DequantizeLinear after int8 weights)")
+        raise NodeError("its weights are float; quantise them (DequantizeLinear after int8 weights)",
+                        code="not-quantised")
     if not isinstance(value, QuantisedConstant):
-        raise NodeError("its weights must be constants")
+        raise NodeError("its weights must be constants", code="not-constant")
     if value.array.dtype.itemsize > 1:
-        raise NodeError(f"weights must have 8 bits at most, not {value.array.dtype}")
+        raise NodeError(f"weights must have 8 bits at most, not {value.array.dtype}", code="value-type")
     if max(value.scale.size, value.zero_point.size) > 1 and value.axis != axis:
-        raise NodeError("weights must be quantised per tensor or per output channel")
+        raise NodeError("weights must be quantised per tensor or per output channel", code="bad-scale")
     if not (np.isfinite(value.scale).all() and (value.scale > 0).all()):
-        raise NodeError("the scales of its weights must be positive")
+        raise NodeError("the scales of its weights must be positive", code="bad-scale")
     weights = np.moveaxis(value.integers, axis, 0)
     return weights, np.broadcast_to(value.scale.astype(np.float64), (weights.shape[0],)).copy()
 
@@ -78,7 +80,7 @@ def bias_of(value: Value | None, channels: int, *, broadcast: bool) -> np.ndarra
     bias = constant(value, "the bias").astype(np.float64)
     if bias.shape != (channels,) and not (broadcast and bias.shape in ((), (1,), (1, 1), (1, channels))):
         raise NodeError(f"its bias has shape {bias.shape}; it must be one number for each of the {channels} "
-                        "output channels")
+                        "output channels", code="bad-bias")
     if not np.isfinite(bias).all():
-        raise NodeError("its bias must be finite")
+        raise NodeError("its bias must be finite", code="bad-bias")
     return np.broadcast_to(bias.reshape(-1), (channels,)).copy()

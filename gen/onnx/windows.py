@@ -34,7 +34,7 @@ class Windows:
 def _two(values: Sequence[int], filler: int) -> list[int]:
     """Values of two axes; a one-dimensional window lies in the width."""
     if len(values) not in (1, 2):
-        raise WindowError(f"{len(values)} spatial axes, at most two are supported")
+        raise WindowError(f"{len(values)} spatial axes, at most two are supported", code="bad-shape")
     return [filler, int(values[0])] if len(values) == 1 else [int(v) for v in values]
 
 
@@ -46,7 +46,7 @@ def dilated(kernel: Sequence[int], dilations: Sequence[int]) -> list[int]:
 def _explicit_pads(attributes: Mapping[str, Any]) -> tuple[list[int], list[int]]:
     pads = [int(p) for p in attributes.get("pads", [0, 0, 0, 0])]
     if min(pads, default=0) < 0:
-        raise WindowError("pads must not be negative")
+        raise WindowError("pads must not be negative", code="bad-attribute")
     return _two(pads[:len(pads) // 2], 0), _two(pads[len(pads) // 2:], 0)
 
 
@@ -57,13 +57,13 @@ def resolve(attributes: Mapping[str, Any], size: Sequence[int], kernel: Sequence
     """
     named = attributes.get("kernel_shape") or kernel
     if named is None:
-        raise WindowError("kernel_shape is missing")
+        raise WindowError("kernel_shape is missing", code="bad-attribute")
     if kernel is not None and list(named) != list(kernel):
-        raise WindowError(f"kernel_shape {list(named)} differs from the weights' {list(kernel)}")
+        raise WindowError(f"kernel_shape {list(named)} differs from the weights' {list(kernel)}", code="bad-attribute")
     taps, stride = _two(named, 1), _two(attributes.get("strides") or [1] * len(named), 1)
     dilations = _two(attributes.get("dilations") or [1] * len(named), 1)
     if min(*taps, *stride, *dilations) < 1:
-        raise WindowError("kernel, strides and dilations must be positive")
+        raise WindowError("kernel, strides and dilations must be positive", code="bad-attribute")
     extent = dilated(taps, dilations)
     automatic = attributes.get("auto_pad", "NOTSET")
     begin, end = _explicit_pads(attributes)
@@ -76,7 +76,7 @@ def resolve(attributes: Mapping[str, Any], size: Sequence[int], kernel: Sequence
         elif automatic == "VALID":
             begin[axis] = end[axis] = 0
         elif automatic != "NOTSET":
-            raise WindowError(f"auto_pad {automatic!r} is unknown")
+            raise WindowError(f"auto_pad {automatic!r} is unknown", code="bad-attribute")
         length = output_size(size[axis], extent[axis], stride[axis], begin[axis], end[axis])
         if attributes.get("ceil_mode") and automatic == "NOTSET":
             over = -(size[axis] + begin[axis] + end[axis] - extent[axis]) % stride[axis]
@@ -84,10 +84,11 @@ def resolve(attributes: Mapping[str, Any], size: Sequence[int], kernel: Sequence
             if over and length * stride[axis] < size[axis] + begin[axis]:
                 length, end[axis] = length + 1, end[axis] + over
         if length < 1:
-            raise WindowError(f"a window of {extent[axis]} does not fit an input of {size[axis]}")
+            raise WindowError(f"a window of {extent[axis]} does not fit an input of {size[axis]}", code="bad-shape")
         output.append(length)
     if output[0] * output[1] > MAX_VALUES:
-        raise WindowError(f"makes {output[0]} x {output[1]} pixels, at most {MAX_VALUES:,} are supported")
+        raise WindowError(f"makes {output[0]} x {output[1]} pixels, at most {MAX_VALUES:,} are supported",
+                          code="too-large", limit=MAX_VALUES)
     return Windows((extent[0], extent[1]), (stride[0], stride[1]), (begin[0], begin[1], end[0], end[1]),
                    (output[0], output[1]))
 

@@ -99,7 +99,7 @@ class Extractor:
         if found is None:
             raise GraphError(f"value {name} lies between accelerator and processor, and its type "
                              "cannot be inferred; export the model with the types of its values "
-                             "(onnx.shape_inference)")
+                             "(onnx.shape_inference)", code="unknown-type")
         if crossing and name in self._crossing:
             return helper.make_tensor_value_info(self._crossing[name], found.tensor_type.elem_type,
                                                  self._dims(name, crossing=True))

@@ -22,7 +22,7 @@ def require_plain(model: onnx.ModelProto) -> None:
     for node in model.graph.node:
         if any(attribute.g.node or attribute.graphs for attribute in node.attribute):
             raise GraphError(f"node {node.name} ({node.op_type}): is control flow, which neither the accelerator nor "
-                             "the processor's part of a program has; export the model without it")
+                             "the processor's part of a program has; export the model without it", code="control-flow")
 
 
 def require_bounded(model: onnx.ModelProto) -> None:
@@ -36,11 +36,11 @@ def require_bounded(model: onnx.ModelProto) -> None:
         number = value.type.tensor_type.elem_type
         if not number or helper.tensor_dtype_to_np_dtype(number).kind not in "biuf":
             raise GraphError(f"value {value.name} is no tensor of numbers, and an input or output of what is left to "
-                             "the processor")
+                             "the processor", code="value-type")
     try:
         types = value_types(model)
     except (shape_inference.InferenceError, ValueError, RuntimeError):
-        raise GraphError("the shapes of the processor's part contradict each other") from None
+        raise GraphError("the shapes of the processor's part contradict each other", code="invalid-model") from None
     total = 0
     for node in model.graph.node:
         for name in node.output:
@@ -49,4 +49,4 @@ def require_bounded(model: onnx.ModelProto) -> None:
             if size > MAX_VALUES or total > _MAX_RESULTS:
                 raise GraphError(f"node {node.name} ({node.op_type}): its result has {size:,} values, with those of "
                                  f"the nodes before it {total:,}; at most {MAX_VALUES:,} and {_MAX_RESULTS:,} are "
-                                 "supported")
+                                 "supported", code="model-too-large", limit=MAX_VALUES)

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import onnx
 
+from cores.errors import Reason
 from gen.ir.errors import GraphError
 from gen.onnx.importer import Imported, import_model
 from gen.onnx.machine import Machine, Units
@@ -65,7 +66,7 @@ class Partition:
 
     model: Model
     segments: Sequence[Segment]
-    host: dict[str, str]
+    host: dict[str, Reason]
     quantised: Sequence[str]
     before: "Partition | None" = None
     missed: frozenset[str] = frozenset()
@@ -103,7 +104,7 @@ def called(number: int, count: int, *, host: bool = False) -> str:
 
 
 def partition(model: Model, *, machine: Machine | None = None, rebuild: bool = True, ranges: Ranges | None = None,
-              leave: Mapping[str, str] | None = None, compare: bool = True,
+              leave: Mapping[str, Reason] | None = None, compare: bool = True,
               progress: Callable[[str], None] = lambda text: None) -> Partition:
     """Cut a ``model``, which stays as it is, for a ``machine`` (None: one without optional units).
 
@@ -120,13 +121,13 @@ def partition(model: Model, *, machine: Machine | None = None, rebuild: bool = T
     try:
         require_plain(model.proto)
     except GraphError as error:
-        raise GraphError(f"{model.path}: {error}") from None
+        raise GraphError.of(error, f"{model.path}: {error}", file=model.path) from None
     try:
         cut = _cut(model, wanted, rebuild=rebuild, ranges=ranges, machine=machine, progress=progress)
     except GraphError as error:
         if not wanted:
             import_model(model, machine)    # says what is refused of the model as its author has it
-        raise GraphError(f"{model.path}: {error}") from None
+        raise GraphError.of(error, f"{model.path}: {error}", file=model.path) from None
     if not cut.quantised or not compare:
         return cut
     try:
@@ -137,7 +138,7 @@ def partition(model: Model, *, machine: Machine | None = None, rebuild: bool = T
         return cut
 
 
-def _cut(model: Model, wanted: Mapping[str, str], *, rebuild: bool, machine: Machine,
+def _cut(model: Model, wanted: Mapping[str, Reason], *, rebuild: bool, machine: Machine,
          progress: Callable[[str], None], ranges: Ranges | None = None) -> Partition:
     types, optional = value_types(model.proto), Units(machine)
     # Nodes that are left to the processor whatever the walk finds. What the walk refuses is no part of it: a node that
@@ -167,19 +168,21 @@ def _cut(model: Model, wanted: Mapping[str, str], *, rebuild: bool, machine: Mac
                 more = _unquantised(model, probed)
                 if more.keys() <= decided.keys():
                     raise GraphError(f"value {next(iter(probed.unquantised))} cannot be handed from the "
-                                     "accelerator to the processor; put QuantizeLinear and DequantizeLinear after it")
+                                     "accelerator to the processor; put QuantizeLinear and DequantizeLinear after it",
+                                     code="not-quantised")
                 decided |= more
             continue
         ordered, left = units(model.nodes, probed)
         found = turns(ordered)
-        left |= {name: "is not worth a turn of the accelerator: no convolution or matrix product is beside it"
+        left |= {name: Reason("is not worth a turn of the accelerator: no convolution or matrix product is beside it",
+                              code="not-worth-it")
                  for turn in found if turn.place == "accelerator" and not _is_worth_it(turn)
                  for name in turn.nodes}
         if not left:
             break
         decided |= left
     if all(turn.place == "host" for turn in found):
-        raise GraphError(_first(model, host))
+        raise _first(model, host)
     types |= value_types(model.proto, probed.constants)     # with the shapes that the walk has found
     return Partition(model, _segments(model, probed, types, found, machine), host, list(quantised),
                      missed=frozenset(optional.missed))
@@ -191,7 +194,7 @@ def _copy(proto: onnx.ModelProto) -> onnx.ModelProto:
     return copy
 
 
-def _unquantised(model: Model, probed: Probed) -> dict[str, str]:
+def _unquantised(model: Model, probed: Probed) -> dict[str, Reason]:
     """The nodes that make values which the accelerator cannot hand over."""
     found = {}
     for node in model.nodes:
@@ -203,7 +206,7 @@ def _unquantised(model: Model, probed: Probed) -> dict[str, str]:
                 advice = ("its inputs are quantised each by itself, as they should be; put QuantizeLinear and "
                           "DequantizeLinear after it only where their ranges are alike" if node.op == "Concat" else
                           "put QuantizeLinear and DequantizeLinear after it")
-                found[node.name] = f"its result is not quantised, and {what}; {advice}"
+                found[node.name] = Reason(f"its result is not quantised, and {what}; {advice}", code="not-quantised")
     return found
 
 
@@ -211,11 +214,12 @@ def _is_worth_it(turn: Turn) -> bool:
     return any(node.op in PRODUCTS for unit in turn.units for node in unit.nodes)
 
 
-def _first(model: Model, host: dict[str, str]) -> str:
+def _first(model: Model, host: Mapping[str, Reason]) -> GraphError:
     for node in model.nodes:
-        if node.name in host:
-            return f"{node}: {host[node.name]}"
-    return "the accelerator has nothing to do: no node makes a layer"
+        if (reason := host.get(node.name)) is not None:
+            return GraphError(f"{node}: {reason}", code=reason.code,
+                              **{**reason.fields, "node": node.name, "operator": node.op})
+    return GraphError("the accelerator has nothing to do: no node makes a layer", code="no-layers")
 
 
 def _segments(model: Model, probed: Probed, types: dict[str, onnx.TypeProto], found: Sequence[Turn],

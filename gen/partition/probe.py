@@ -13,6 +13,7 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper
 
+from cores.errors import Reason
 from gen.ir.errors import GraphError
 from gen.ir.graph import MAX_VALUES, Layer
 from gen.ir.host import HostStep
@@ -44,7 +45,7 @@ class Probed:
     """Nodes by name. Those that are nowhere here move, quantise or dequantise values, or prepare constants."""
 
     #: Why a node is left to the processor.
-    host: Mapping[str, str]
+    host: Mapping[str, Reason]
     #: What runs on the accelerator.
     layers: Sequence[Layer]
     #: Values that are known when the model is compiled.
@@ -70,13 +71,13 @@ class Probed:
 
 
 class _Prober(Importer):
-    def __init__(self, model: Model, host: Mapping[str, str], types: Mapping[str, onnx.TypeProto],
+    def __init__(self, model: Model, host: Mapping[str, Reason], types: Mapping[str, onnx.TypeProto],
                  units: Units | None) -> None:
         super().__init__(model, units=units)
         self._types = types
         self.host = dict(host)
         #: Nodes that turned out to be at fault for what is refused after them, and why.
-        self.blamed: dict[str, str] = {}
+        self.blamed: dict[str, Reason] = {}
         self.constants = dict(model.constants)
         self.unquantised: dict[str, str] = {}
         #: Outputs of the model whose first axis is not that of the samples.
@@ -113,12 +114,12 @@ class _Prober(Importer):
                     if isinstance(value := self._values.get(name), Outside):
                         self._handler(node)     # no other input would help one without
                         by = f"makes it in node {value.maker}" if value.maker else "has it"
-                        raise NodeError(f"its input {name} is {value.what}: the processor {by}")
+                        raise NodeError(f"its input {name} is {value.what}: the processor {by}", code="value-type")
                 outputs = super()._visit(node)
             except NodeError as error:
-                self.host[node.name] = str(error)
+                self.host[node.name] = reason = Reason.of(error)
                 if error.at not in ("", *self.host):
-                    self.blamed[error.at] = str(error)
+                    self.blamed[error.at] = reason
             else:
                 self.constants.update((name, value.array) for name, value in zip(node.outputs, outputs, strict=False)
                                       if isinstance(value, Constant))
@@ -180,7 +181,7 @@ def is_known(type_: onnx.TypeProto.Tensor) -> bool:
     return type_.HasField("shape") and all(dim.HasField("dim_value") for dim in type_.shape.dim)
 
 
-def probe(model: Model, host: Mapping[str, str], types: Mapping[str, onnx.TypeProto],
+def probe(model: Model, host: Mapping[str, Reason], types: Mapping[str, onnx.TypeProto],
           units: Units | None = None) -> Probed:
     """A walk in which the nodes of ``host`` are left to the processor from the start, and those that turn out to be at
     fault for what is refused after them.

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from cores.errors import Reason
 from gen.onnx.model import Node
 from gen.partition.components import components
 from gen.partition.probe import Probed
@@ -56,7 +57,7 @@ def bases(nodes: Sequence[Node], probed: Probed) -> Mapping[str, frozenset[str]]
     return found
 
 
-def units(nodes: Sequence[Node], probed: Probed) -> tuple[list[Unit], dict[str, str]]:
+def units(nodes: Sequence[Node], probed: Probed) -> tuple[list[Unit], dict[str, Reason]]:
     """Units, each after those it waits for; and nodes that keep some from an order -> why.
 
     Layers that share a node are one unit, and so are units of the accelerator that wait for each other: a table that
@@ -68,7 +69,7 @@ def units(nodes: Sequence[Node], probed: Probed) -> tuple[list[Unit], dict[str, 
     made_in = {name: number for number, unit in enumerate(grouped) for name in unit.makes}
     place = {node.name: number for number, node in enumerate(nodes)}
     result: list[Unit] = []
-    apart: dict[str, str] = {}
+    apart: dict[str, Reason] = {}
     for members in components([dict.fromkeys(sorted(made_in[name] for name in unit.reads if name in made_in))
                                for unit in grouped]):
         together = [grouped[number] for number in members]
@@ -108,17 +109,18 @@ def _grouped(nodes: Sequence[Node], probed: Probed, based: Mapping[str, frozense
     return result
 
 
-def _after_host(nodes: Sequence[Node], probed: Probed, based: Mapping[str, frozenset[str]]) -> dict[str, str]:
+def _after_host(nodes: Sequence[Node], probed: Probed, based: Mapping[str, frozenset[str]]) -> dict[str, Reason]:
     """Those of a component's ``nodes`` that a layer has and that need a result of one of the processor's -> why."""
-    found: dict[str, str] = {}
+    found: dict[str, Reason] = {}
     maker: dict[str, str] = {}      # value -> the node of the processor that it needs
     for node in nodes:
         needed = next((maker[base] for name in node.inputs for base in based.get(name, (name,)) if base in maker), "")
         if node.name in probed.host:
             needed = node.name
         elif needed:
-            found[node.name] = (f"its layer begins before node {needed}, which the processor has, and ends after it; "
-                                "put QuantizeLinear and DequantizeLinear between the two")
+            found[node.name] = Reason(f"its layer begins before node {needed}, which the processor has, and ends after "
+                                      "it; put QuantizeLinear and DequantizeLinear between the two",
+                                      code="around-processor", maker=needed)
         if needed:
             maker.update(dict.fromkeys(node.outputs, needed))
     return found

@@ -3,6 +3,7 @@
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable
 
+from cores.errors import Reason
 from gen.ir.errors import CompileError, UnfitError
 from gen.ir.graph import Graph, Layer
 from gen.ir.parts import origin
@@ -25,9 +26,10 @@ class UnfitNodesError(CompileError):
     """
 
     def __init__(self, error: UnfitError, graph: Graph, model: Model) -> None:
-        super().__init__(str(error))
+        super().__init__(str(error), code=error.code, **error.fields)
         found = _Nodes(graph, model)
-        self.reasons = {node: reason for name, reason in error.reasons.items() for node in found.at_fault(name)}
+        self.reasons: dict[str, Reason] = {
+            node: reason for name, reason in error.reasons.items() for node in found.at_fault(name)}
 
 
 class _Nodes:

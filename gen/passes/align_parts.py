@@ -5,6 +5,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from cores.errors import Reason
 from gen.ir.epilogue.add import Add
 from gen.ir.errors import LayerError, UnfitError
 from gen.ir.graph import Conv, Graph, Layer, Pool
@@ -42,7 +43,7 @@ class _Edit:
     behind: dict[int, list[Layer]] = field(default_factory=lambda: defaultdict(list))
     dropped: set[int] = field(default_factory=set)
     #: Tensors that no layers can move channels for -> why.
-    unfit: dict[str, str] = field(default_factory=dict)
+    unfit: dict[str, Reason] = field(default_factory=dict)
 
     @classmethod
     def of(cls, graph: Graph) -> "_Edit":
@@ -195,7 +196,8 @@ def _mover(edit: _Edit, source: str, output: str, start: int, stage: Requantize 
     count, channels, point = target.shape[0], edit.tensors[source].shape[0], target.zero_point
     if count * channels > _MAX_WEIGHTS:
         raise LayerError(f"{output}/moved", f"tensor {source} has {channels:,} channels, too many to be moved to "
-                         f"{count:,} within the machine's blocks; join and split at multiples of its ic_lanes")
+                         f"{count:,} within the machine's blocks; join and split at multiples of its ic_lanes",
+                         code="too-large", limit=_MAX_WEIGHTS)
     weights = np.eye(count, channels, -start, np.int16)[:, :, None, None]
     multiplier, shift = quantize_multiplier(np.ones(count))
     bias = np.where(weights.any(axis=(1, 2, 3)), -point, 0).astype(np.int64)

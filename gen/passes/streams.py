@@ -30,20 +30,21 @@ def stream_layers(graph: Graph, config: NpuConfig, choice: StreamChoice | None) 
         return graph
     if not config.stochastic_rows:
         raise CompileError(f"model {graph.name}: streams need a machine with the stochastic unit (--features "
-                           "stochastic)")
+                           "stochastic)", code="needs-unit", unit="stochastic")
     reasons = exact_layers(graph, config)
     if isinstance(choice, Streams):
         streams = {layer.name: choice for layer in graph.layers if layer.name not in reasons}
         if not streams:
             raise CompileError(f"model {graph.name}: no layer can be computed by streams; "
-                               f"{'; '.join(f'{name}: {reason}' for name, reason in list(reasons.items())[:3])}")
+                               f"{'; '.join(f'{name}: {reason}' for name, reason in list(reasons.items())[:3])}",
+                               code="no-streams")
     else:
         streams = dict(choice)
         for name in streams:
             if name not in {layer.name for layer in graph.layers}:
                 raise _absent(graph.name, name)
             if name in reasons and reasons[name] != _READS_AN_INPUT:
-                raise CompileError(f"layer {name}: cannot be computed by streams: {reasons[name]}")
+                raise CompileError(f"layer {name}: cannot be computed by streams: {reasons[name]}", code="no-streams")
 
     def given(layer: Layer) -> Layer:
         if layer.name not in streams:
@@ -114,14 +115,15 @@ def require_streams(name: str, graphs: Sequence[Graph], choice: StreamChoice | N
     if isinstance(choice, Streams):
         if not any(isinstance(layer, Conv) and layer.stochastic for layer in layers):
             raise CompileError(f"model {name}: no layer can be computed by streams, but those that read what a segment "
-                               "begins with; name them to have them in streams")
+                               "begins with; name them to have them in streams", code="no-streams")
         return
     for missing in sorted((choice or {}).keys() - {layer.name for layer in layers}):
         raise _absent(name, missing)
 
 
 def _absent(model: str, layer: str) -> CompileError:
-    return CompileError(f"model {model}: has no layer {layer!r} for streams; `profile` lists them")
+    return CompileError(f"model {model}: has no layer {layer!r} for streams; `profile` lists them",
+                        code="no-such-layer")
 
 
 def shorten_streams(graph: Graph, shift: int) -> Graph:

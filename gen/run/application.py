@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from cores.config import NpuConfig
+from cores.errors import Reason
 from gen.ir import reference
 from gen.ir.errors import GraphError
 from gen.ir.graph import MAX_VALUES
@@ -41,7 +42,7 @@ class HostOptions:
     #: Whether results are quantised so that less is (`gen.partition.reconstruct`).
     rebuild: bool = True
     #: Nodes that are in any case -> why.
-    leave: Mapping[str, str] = field(default_factory=dict)
+    leave: Mapping[str, Reason] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, eq=False)
@@ -132,9 +133,10 @@ def open_application(path: Path, config: NpuConfig | None, options: CompileOptio
         refused, host = refused or first, replace(host, leave={**found, **host.leave})
 
 
-def _unfit(application: Application, progress: Callable[[str], None]) -> tuple[dict[str, str], UnfitNodesError | None]:
+def _unfit(application: Application,
+           progress: Callable[[str], None]) -> tuple[dict[str, Reason], UnfitNodesError | None]:
     """The nodes on the accelerator that turn out to be too much for it, and the first error that says so."""
-    found: dict[str, str] = {}
+    found: dict[str, Reason] = {}
     first: UnfitNodesError | None = None
     for name, workload in application.named_workloads:
         progress(f"mapping {name}".rstrip())
@@ -171,7 +173,7 @@ def _of_model(path: Path, model: Model, config: NpuConfig, options: CompileOptio
         try:
             return cut_for(machine=machine, compare=False, progress=lambda text: progress(f"with more units, {text}"))
         except FloatModelError as error:    # of values whose ranges this machine does not ask for
-            raise GraphError(str(error)) from None
+            raise GraphError.of(error, str(error)) from None
 
     try:
         application = of_partition(path, cut, config, options, winograd_samples=winograd_samples, board=board,
@@ -216,7 +218,7 @@ def of_partition(path: Path, cut: Partition, config: NpuConfig, options: Compile
         try:
             require_bounded(segment.model)
         except GraphError as error:
-            raise GraphError(f"{path}: {error}") from None
+            raise GraphError.of(error, f"{path}: {error}", file=str(path)) from None
         host = HostSegment(path, segment.model.SerializeToString(deterministic=True))
         _ = host.outputs
         found.append(host)

@@ -49,7 +49,7 @@ class HostSegment:
             # What the model says, and not what comes close to it: quantised nodes may be among it.
             return RuntimeModel(self.model, optimised="basic")
         except OnnxruntimeError as error:
-            raise OnnxruntimeError(f"{self.path}: the processor's part: {error}") from None
+            raise OnnxruntimeError.of(error, f"{self.path}: the processor's part: {error}") from None
 
     @property
     def inputs(self) -> tuple[str, ...]:
@@ -64,7 +64,7 @@ class HostSegment:
         try:
             return dict(zip(self.outputs, self._runtime.run(values), strict=True))
         except OnnxruntimeError as error:
-            raise GraphError(f"{self.path}: the processor's part fails on this sample: {error}") from None
+            raise GraphError.of(error, f"{self.path}: the processor's part fails on this sample: {error}") from None
 
     def of_sample(self, name: str, value: np.ndarray) -> np.ndarray:
         """An output without the axis of the samples: the first one, if it is known to be 1 for one sample."""

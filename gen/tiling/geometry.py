@@ -105,7 +105,7 @@ class Geometry:
 
         def require(passed: bool, message: str) -> None:
             if not passed:
-                raise LayerError(layer.name, message)
+                raise LayerError(layer.name, message, code="instruction-limit")
 
         copies = prod(layer.repeats)
         require(max(height * width, out_height * out_width * copies) <= _MAX_PIXELS,

@@ -133,7 +133,7 @@ class FunctionalBackend(Backend):
             done = functional.run(self.config, code.tobytes(), region, write_start=registers["write_start"],
                                   stream_shift=shift)
         except MachineError as error:
-            self._end(error.code, error.index)
+            self._end(error.cause, error.index)
             return
         except HazardError as error:    # more than the input buffer holds
             self._end(ErrorCode.BUFFER, error.index)

@@ -89,9 +89,9 @@ def run_program(machine: RtlMachine, code: bytes, image: np.ndarray, *, write_st
         raise ProtocolError(f"the machine is done with {stats.in_flight} bursts under way")
     if stats.stray_writes:
         raise ProtocolError(f"{stats.stray_writes} bursts were written outside the writable region")
-    if error and error.code is ErrorCode.TIMEOUT:
+    if error and error.cause is ErrorCode.TIMEOUT:
         reason = why_nothing_moves(code, machine.standing, unanswered=stats.in_flight)
-        raise MachineError(error.code, error.index, reason)
+        raise MachineError(error.cause, error.index, reason)
     if error:
         raise error
     assert stats.cycles is not None

@@ -46,7 +46,7 @@ def windows_only(monkeypatch: pytest.MonkeyPatch) -> None:
 
     def propose(context):
         if isinstance(context.layer, Conv) and context.layer.depthwise:
-            raise LayerError(context.layer.name, "not now")
+            raise LayerError(context.layer.name, "not now", code="no-tile")
         return plain(context)
 
     monkeypatch.setattr(PlainMapping, "propose", propose)

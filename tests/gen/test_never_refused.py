@@ -11,6 +11,7 @@ import pytest
 from onnx import TensorProto, helper
 
 from cores.config import NpuConfig
+from cores.errors import Reason
 from gen.ir.errors import CompileError, UnfitError
 from gen.onnx.importer import load_model
 from gen.onnx.read import read
@@ -388,7 +389,7 @@ def test_nodes_of_layers_that_have_none(rng: np.random.Generator, tmp_path: Path
 
     def at_fault(named: str, *without: str) -> list[str]:
         layers = [replace(layer, onnx_nodes=()) if layer.name in without else layer for layer in model.graph.layers]
-        error = UnfitError({named: "it does not fit"})
+        error = UnfitError({named: Reason("it does not fit", code="no-tile")})
         return list(UnfitNodesError(error, replace(model.graph, layers=layers), model.model).reasons)
 
     assert at_fault(part0) == [part0] and at_fault(part0, part0) == [last]

@@ -11,6 +11,7 @@ import pytest
 from onnx import TensorProto, helper
 
 from boards.registry import get_board
+from cores.errors import Reason
 from gen.ir.errors import GraphError
 from gen.onnx.read import read
 from gen.onnx.runtime import RuntimeModel
@@ -24,6 +25,7 @@ from tests.gen.qdq import Builder
 from tests.gen.random_models import RandomModel
 
 CONFIG = get_board("zu3eg").config(16)
+ASKED = Reason("asked for", code="not-worth-it")
 
 
 def convolved(builder: Builder, value: str, channels: int = 4, *, of: int = 4) -> str:
@@ -260,7 +262,7 @@ def test_random_cuts(count: int, seed: int, tmp_path: Path) -> None:
         model = RandomModel(rng)
         path = model.save(tmp_path)
         names = [node.name for node in model.nodes]
-        leave = dict.fromkeys(rng.choice(names, min(3, len(names)), replace=False), "asked for")
+        leave = dict.fromkeys(rng.choice(names, min(3, len(names)), replace=False), ASKED)
         try:
             application = open_application(path, CONFIG, host=HostOptions(leave=leave))
         except GraphError:
@@ -304,7 +306,7 @@ def test_segments_are_the_model(count: int, seed: int, tmp_path: Path) -> None:
         names = [node.name for node in model.nodes]
         try:
             found = partition(read(path), rebuild=False,
-                              leave=dict.fromkeys(rng.choice(names, min(3, len(names)), replace=False), "asked for"))
+                              leave=dict.fromkeys(rng.choice(names, min(3, len(names)), replace=False), ASKED))
         except GraphError:
             continue    # nothing of it is left for the accelerator
         whole, values = RuntimeModel(path.read_bytes()), dict(model.samples(1))

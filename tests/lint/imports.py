@@ -15,7 +15,7 @@ PACKAGES = ("boards", "cores", "gen", "npudriver", "sim")
 EDGES = {
     "npudriver": "",
     # hardware
-    "cores.errors": "",
+    "cores.errors": "npudriver",
     "cores.arch": "",
     "cores.config": "cores.arch cores.errors npudriver",
     "cores.timing": "cores.arch cores.config",
@@ -30,7 +30,7 @@ EDGES = {
              "npudriver",
     "boards": "cores.config cores.errors",
     # simulators: `sim` is the functional one, and what is shared
-    "sim.errors": "cores.arch cores.errors",
+    "sim.errors": "cores.arch cores.errors npudriver",
     "sim.stochastic": "cores.arch",
     "sim.golden": "cores.arch sim.stochastic",
     "sim.table": "cores.arch",
@@ -50,16 +50,16 @@ EDGES = {
     "gen.families": "boards gen.netlist",
     "gen.options": "sim.stochastic",
     "gen.ir": "cores.arch cores.errors npudriver sim.golden sim.stochastic sim.store_operations sim.table",
-    "gen.passes": "cores.config gen.ir sim.golden sim.stochastic",
-    "gen.onnx": "cores.arch cores.config gen.files gen.ir gen.passes sim.golden",
-    "gen.partition": "gen.ir gen.onnx",
+    "gen.passes": "cores.config cores.errors gen.ir sim.golden sim.stochastic",
+    "gen.onnx": "cores.arch cores.config cores.errors gen.files gen.ir gen.passes sim.golden",
+    "gen.partition": "cores.errors gen.ir gen.onnx",
     "gen.quantize": "cores.arch cores.errors gen.onnx sim.stochastic",
     "gen.tiling": "cores.arch cores.config cores.timing gen.ir sim.timing",
     "gen.memory": "npudriver",
     "gen.program": "boards cores.arch cores.config cores.errors gen.files gen.memory npudriver sim.stochastic",
-    "gen.lowering": "cores.arch cores.config gen.ir gen.memory gen.tiling",
-    "gen.mapping": "cores.arch cores.config cores.timing gen.ir gen.lowering gen.memory gen.options gen.tiling sim "
-                   "sim.golden sim.stochastic",
+    "gen.lowering": "cores.arch cores.config cores.errors gen.ir gen.memory gen.tiling",
+    "gen.mapping": "cores.arch cores.config cores.errors cores.timing gen.ir gen.lowering gen.memory gen.options "
+                   "gen.tiling sim sim.golden sim.stochastic",
     "gen.compiler": "cores.arch cores.config gen.ir gen.lowering gen.mapping gen.options gen.passes gen.program",
     # models to try
     "gen.zoo": "cores.errors gen.onnx",

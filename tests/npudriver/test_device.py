@@ -186,7 +186,7 @@ def test_errors_have_a_cause_and_a_place(device, rng):
     with pytest.raises(FaultError, match=f"ILLEGAL at instruction {first}, no known operation of layer .*: unknown "
                                          "opcode") as caught:
         damaged.run(inputs)
-    assert (caught.value.name, caught.value.code, caught.value.index) == ("ILLEGAL", 1, first)
+    assert (caught.value.name, caught.value.number, caught.value.index) == ("ILLEGAL", 1, first)
     check(device.load(program()).run(inputs), inputs)
 
 

@@ -125,4 +125,4 @@ def test_other_machines_have_no_such_fields(fields: dict, text: str) -> None:
     program = assemble(Instruction(Opcode.LOAD_SET, cols=1, stride=1, **fields), END)
     with pytest.raises(MachineError, match=text) as caught:
         run(NpuConfig.preset(16), program, np.zeros(64, np.uint8), write_start=0)
-    assert caught.value.code == ErrorCode.ILLEGAL
+    assert caught.value.cause == ErrorCode.ILLEGAL

@@ -253,7 +253,7 @@ def test_more_of_everything_is_not_slower(seed):
 def test_programs_that_fail(code, error, index):
     with pytest.raises(MachineError) as caught:
         estimate(SMALL, code)
-    assert (caught.value.code, caught.value.index) == (error, index)
+    assert (caught.value.cause, caught.value.index) == (error, index)
 
 
 @pytest.mark.parametrize("instruction", [Instruction(Opcode.LOAD_GATHER, outputs=1, length=1),

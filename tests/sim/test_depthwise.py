@@ -118,7 +118,7 @@ def test_needs_the_configuration(seed):
     plain = dataclasses.replace(ONE, depthwise=0)
     with pytest.raises(MachineError, match="COMPUTE_SET has no (words SPREAD|reads)") as caught:
         run(plain, assemble(*program, END), image.copy(), write_start=start)
-    assert caught.value.code == ErrorCode.ILLEGAL
+    assert caught.value.cause == ErrorCode.ILLEGAL
 
 
 @pytest.mark.parametrize("opcode,fields,text", [

@@ -103,5 +103,5 @@ def test_same_error(machine, name):
                   lambda: run_program(machine, program, memory, write_start=WRITE_START, timeout=2000)):
         with pytest.raises(MachineError) as caught:
             found()
-        assert caught.value.code == code
+        assert caught.value.cause == code
         assert index is None or caught.value.index == index

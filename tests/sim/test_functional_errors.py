@@ -28,7 +28,7 @@ def fails(code: ErrorCode, index: int, *instructions: Instruction, config: NpuCo
     for order in ORDERS:
         with pytest.raises(MachineError, match=text or None) as caught:
             run(config, assemble(*instructions), memory, write_start=write_start, order=order)
-        assert (caught.value.code, caught.value.index) == (code, index)
+        assert (caught.value.cause, caught.value.index) == (code, index)
     return memory
 
 
@@ -49,7 +49,7 @@ def test_illegal(word):
     code = encode(Instruction(Opcode.SYNC)) + int(word).to_bytes(16, "little") + encode(END)
     with pytest.raises(MachineError) as caught:
         run(SMALL, code, np.zeros(64, np.uint8), write_start=0)
-    assert (caught.value.code, caught.value.index) == (ErrorCode.ILLEGAL, 1)
+    assert (caught.value.cause, caught.value.index) == (ErrorCode.ILLEGAL, 1)
 
 
 @pytest.mark.parametrize("setter,instruction", [

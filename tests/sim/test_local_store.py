@@ -82,7 +82,7 @@ def test_range(seed, place, good):
     for order in ORDERS:
         with pytest.raises(MachineError, match="input-buffer entry") as caught:
             run(FOUR, assemble(*program), image.copy(), write_start=start, order=order)
-        assert caught.value.code == ErrorCode.BUFFER
+        assert caught.value.cause == ErrorCode.BUFFER
 
 
 def test_needs_the_configuration(seed):

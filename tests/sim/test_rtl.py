@@ -112,7 +112,7 @@ def test_trace_adds_up(machine, image):
 def test_injected_error_by_burst(machine, image, write, response):
     with pytest.raises(MachineError) as caught:
         copy(machine, image, faults=(BusFault(write=write, response=response, burst=3),))
-    assert caught.value.code is ErrorCode[f"{'WRITE' if write else 'READ'}_{response.name}"]
+    assert caught.value.cause is ErrorCode[f"{'WRITE' if write else 'READ'}_{response.name}"]
     assert machine.stats.read_bursts == 4
     assert np.array_equal(copy(machine, image).image, expected(image)), "the fault outlived its run"
 
@@ -121,7 +121,7 @@ def test_injected_error_by_address(machine, image):
     low = data_base(CONFIG) + 40 * CONFIG.beat_bytes
     with pytest.raises(MachineError) as caught:
         copy(machine, image, faults=(BusFault(low=low, high=low + 1),))
-    assert caught.value.code is ErrorCode.READ_SLVERR
+    assert caught.value.cause is ErrorCode.READ_SLVERR
     assert machine.stats.read_bursts == 3
 
 

@@ -66,7 +66,7 @@ def check_bus_error(machine: RtlMachine, seed: int) -> None:
     machine.set_bus(random_bus(chance))
     with pytest.raises(MachineError) as caught:
         work.run(faults=(BusFault(write=write, response=response, burst=chance.randrange(bursts)),))
-    assert caught.value.code is ErrorCode[f"{'WRITE' if write else 'READ'}_{response.name}"]
+    assert caught.value.cause is ErrorCode[f"{'WRITE' if write else 'READ'}_{response.name}"]
     assert caught.value.index <= len(work.program.instructions)
     work.check_still_works()
 

@@ -59,7 +59,7 @@ def test_copies(machine, seed, pitch):
         else:
             with pytest.raises(MachineError) as caught:
                 run_program(machine, assemble(*program), image, write_start=start)
-            assert caught.value.code is ErrorCode.BUFFER
+            assert caught.value.cause is ErrorCode.BUFFER
             assert program[caught.value.index].opcode is Opcode.STORE
 
 

@@ -205,7 +205,7 @@ def test_buffer_errors(number, fields, at, text, seed):
     for order in ORDERS:
         with pytest.raises(MachineError, match=text) as caught:
             run(NARROW, assemble(*program, END), image.copy(), write_start=target, order=order)
-        assert (caught.value.code, caught.value.index) == (ErrorCode.BUFFER, range(len(program))[at])
+        assert (caught.value.cause, caught.value.index) == (ErrorCode.BUFFER, range(len(program))[at])
 
 
 def test_other_machines(seed):
@@ -214,7 +214,7 @@ def test_other_machines(seed):
     plain = dataclasses.replace(NARROW, winograd=0)
     with pytest.raises(MachineError, match="no LOAD_WINOGRAD") as caught:
         run(plain, assemble(*program, END), image.copy(), write_start=target)
-    assert (caught.value.code, caught.value.index) == (ErrorCode.ILLEGAL, 1)
+    assert (caught.value.cause, caught.value.index) == (ErrorCode.ILLEGAL, 1)
     for instruction in program[LAST_COMPUTE:STORE_SET + 1]:
         with pytest.raises(MachineError, match="has no (acc_base|words TILES)"):
             run(plain, assemble(instruction, END), image.copy(), write_start=target)

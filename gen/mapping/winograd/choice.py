@@ -21,7 +21,7 @@ def choose_narrow(graph: Graph, config: NpuConfig, options: CompileOptions) -> d
     """
     if config.winograd != 1:
         raise CompileError(f"model {graph.name}: narrow Winograd layers need a machine with winograd=1 "
-                           f"(--features winograd), not {config.winograd}")
+                           f"(--features winograd), not {config.winograd}", code="needs-unit", unit="winograd")
     whole = MappingContext(graph, config, replace(options, winograd="off"))
     chosen = {}
     for layer in graph.layers:

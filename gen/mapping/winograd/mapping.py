@@ -131,7 +131,7 @@ class WinogradMapping(ConvMapping):
             return None
         if layer.winograd and config.winograd != 1:
             raise CompileError(f"layer {layer.name}: the narrow Winograd form needs a machine with winograd=1, "
-                               f"not {config.winograd}")
+                               f"not {config.winograd}", code="needs-unit", unit="winograd")
         if not layer.winograd and (config.winograd != 2 or context.options.winograd == "off"):
             return None
         fitted = context.fitted
@@ -145,7 +145,7 @@ class WinogradMapping(ConvMapping):
             if not layer.winograd:
                 return None
             raise LayerError(layer.name, f"no tile of its Winograd form fits input_depth={config.input_depth} and "
-                                         f"acc_depth={config.acc_depth}; build with deeper memories")
+                                         f"acc_depth={config.acc_depth}; build with deeper memories", code="no-tile")
         return cls.at(context, plan, requantize=requantize, tiles=tiles,
                       demanded=bool(layer.winograd) or context.options.winograd == "exact")
 

@@ -55,16 +55,17 @@ def narrow_graph(graph: Graph, shifts: Mapping[str, Sequence[int]]) -> Graph:
     """The graph with the named layers in the narrow Winograd form, with these shifts. Raises CompileError."""
     unknown = shifts.keys() - {layer.name for layer in graph.layers}
     if unknown:
-        raise CompileError(f"model {graph.name}: has no layer {min(unknown)!r}")
+        raise CompileError(f"model {graph.name}: has no layer {min(unknown)!r}", code="no-such-layer")
 
     def narrow(layer: Layer) -> Layer:
         if layer.name not in shifts:
             return layer
         if not isinstance(layer, Conv) or not has_tiles(layer):
-            raise CompileError(f"layer {layer.name}: only dense 3x3 convolutions of stride 1 have a Winograd form")
+            raise CompileError(f"layer {layer.name}: only dense 3x3 convolutions of stride 1 have a Winograd form",
+                               code="no-winograd-form")
         try:
             return narrow_layer(layer, graph.tensors[layer.input].zero_point, shifts[layer.name])
         except ValueError as error:
-            raise CompileError(f"layer {layer.name}: {error}") from None
+            raise CompileError(f"layer {layer.name}: {error}", code="no-winograd-form") from None
 
     return replace(graph, layers=tuple(narrow(layer) for layer in graph.layers)) if shifts else graph

@@ -91,7 +91,8 @@ def _end(context: Context, real: Real, what: str, *, low: bool) -> Real:
 def _bent(context: Context, value: Value | None, slope: float, what: str) -> Value:
     """``value``, times ``slope`` where it is negative; rounded once, after the rounding of ``value``."""
     if not 0 <= slope < np.inf:
-        raise NodeError(f"{what} must not be negative, not {slope:g}: the machine has no falling activation functions")
+        raise NodeError(f"{what} must not be negative, not {slope:g}: the machine has no falling activation functions",
+                        code="unsupported-form")
     node, real = context.node, context.activation(value)
     if slope == 1:
         return real

@@ -77,7 +77,8 @@ def subtract(context: Context, inputs: Inputs) -> Value:
 def _operands(context: Context, inputs: Inputs, names: Sequence[str]) -> list[Operand]:
     """Two that are no constants, and not both unquantised results of layers."""
     if any(isinstance(value, PendingTable) for value in inputs) and context.functions.has(context.node, inputs):
-        raise NodeError("is a function of each value of one tensor")    # one table takes less time than two
+        raise NodeError("is a function of each value of one tensor",
+                        code="needs-unit", unit="table")    # one table takes less time than two
     found: list[Operand] = []
     _place(context, inputs)
     for value, name in zip(inputs, names, strict=True):

@@ -40,12 +40,12 @@ def _per_channel(value: Pending | PendingPool, number: np.ndarray) -> np.ndarray
         spread = np.broadcast_to(number.astype(np.float64), value.order.shape)
     except ValueError:
         raise NodeError(f"its constant of shape {number.shape} repeats an activation of shape {value.order.shape}, "
-                        "which the machine does not") from None
+                        "which the machine does not", code="operand-shapes") from None
     owners = value.order.ravel() // prod(value.shape[1:])
     numbers = np.ones(value.shape[0])       # of a channel that is cut off as a whole: any
     numbers[owners] = spread.ravel()
     if not (numbers[owners] == spread.ravel()).all():
-        raise NodeError("the constant must be one number for each channel")
+        raise NodeError("the constant must be one number for each channel", code="operand-shapes")
     return numbers
 
 
@@ -76,7 +76,8 @@ def _scaled(context: Context, value: Pending | PendingPool, factor: np.ndarray,
     Scales stay positive: a negative factor turns the channel's weights, one of zero leaves none.
     """
     if np.isfinite([value.low, value.high]).any():
-        raise NodeError(f"scales or shifts after an activation function of {value.name}, which is not quantised")
+        raise NodeError(f"scales or shifts after an activation function of {value.name}, which is not quantised",
+                        code="not-quantised")
     name = context.node.name
     if isinstance(value, PendingPool):
         return replace(value, factor=value.factor * factor, shift=value.shift * factor + shift,
@@ -92,7 +93,7 @@ def affine(context: Context, value: Value | None, factor: np.ndarray, shift: np.
            always: bool = False) -> Value:
     """``value * factor + shift`` with constants that can be broadcast to its shape; ``always`` as a layer's result."""
     if not (np.isfinite(factor).all() and np.isfinite(shift).all()):
-        raise NodeError("its constants must be finite")
+        raise NodeError("its constants must be finite", code="bad-scale")
     if isinstance(value, Real):
         if not always and factor.size == 1 and factor.item() > 0 and not shift.any():
             return replace(value, scale=value.scale * factor.item())
@@ -106,9 +107,11 @@ def _product(context: Context, inputs: Inputs) -> Value:
     """Of two activations."""
     if context.functions.may_be(context.node, inputs):
         # A table takes no further time.
-        raise NodeError("has two activations as its operands, which follow from one tensor")
+        raise NodeError("has two activations as its operands, which follow from one tensor",
+                        code="needs-unit", unit="table")
     if not context.units.have("product"):
-        raise NodeError("has two activations as its operands; --features product multiplies them on the accelerator")
+        raise NodeError("has two activations as its operands; --features product multiplies them on the accelerator",
+                        code="needs-unit", unit="product")
     a, b = paired(context, *(context.activation(value, "an operand") for value in inputs))
     name = context.node.name
 
@@ -145,9 +148,9 @@ def arithmetic(context: Context, inputs: Inputs) -> Value:
         return multiply(context, inputs)
     if not any(constants):
         raise NodeError("has two activations as its operands; the machine adds, subtracts and multiplies tensors, and "
-                        "no more")
+                        "no more", code="two-activations")
     if constants[0]:
-        raise NodeError("divides a constant by an activation")
+        raise NodeError("divides a constant by an activation", code="unsupported-form")
     with np.errstate(divide="ignore"):  # `affine` refuses what is not finite
         inverse = 1 / constant(inputs[1], "the operand").astype(np.float64)
     return affine(context, inputs[0], inverse, np.zeros(1))
@@ -162,7 +165,7 @@ def negate(context: Context, inputs: Inputs) -> Value:
 def batch_normalization(context: Context, inputs: Inputs) -> Value:
     node = context.node
     if node.attributes.get("training_mode") or len([n for n in node.outputs if n]) > 1:
-        raise NodeError("is in training mode; export the model for inference")
+        raise NodeError("is in training mode; export the model for inference", code="training-mode")
     gamma, beta, mean, variance = (constant(at(inputs, i), "a parameter").astype(np.float64) for i in range(1, 5))
     with np.errstate(divide="ignore", invalid="ignore"):    # `affine` refuses what is not finite
         factor = gamma / np.sqrt(variance + float(node.attributes.get("epsilon", 1e-5)))

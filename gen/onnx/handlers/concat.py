@@ -27,7 +27,7 @@ def concat(context: Context, inputs: Inputs) -> Value:
             raise refusal(value, "one of its inputs")
         parts.append(value)
     if sum(value.order.size for value in parts) > MAX_VALUES:
-        raise NodeError(f"makes more than {MAX_VALUES:,} values")
+        raise NodeError(f"makes more than {MAX_VALUES:,} values", code="too-large", limit=MAX_VALUES)
     axis = int(context.node.attributes.get("axis", 1))
     if len({_without_order(value) for value in parts}) == 1:
         order = possible(np.concatenate([value.order for value in parts], axis))
@@ -37,7 +37,8 @@ def concat(context: Context, inputs: Inputs) -> Value:
         return _join(context, reals, axis)
     integers = [value for value in parts if isinstance(value, Quantised)]
     if len(integers) < len(parts) or len({value.unsigned for value in integers}) > 1:
-        raise NodeError("joins tensors of different types; quantise all of them as int8, or all as uint8")
+        raise NodeError("joins tensors of different types; quantise all of them as int8, or all as uint8",
+                        code="value-type")
     # Integers stay what they are, whatever they stand for.
     joined = _join(context, [Real(context.graph.tensor(value, 1.0, 0), 1.0, 0) for value in integers], axis)
     unsigned = integers[0].unsigned
@@ -51,9 +52,11 @@ def _join(context: Context, values: list[Real], axis: int) -> PendingConcat:
     if len({shape[1:] for shape in shapes}) > 1 and len({part.order.shape[2:] for part in parts}) == 1:
         raise NodeError("joins a tensor whose rows and columns lie apart, as a ConvTranspose with a stride or a "
                         "rearrangement leaves them, with another; only the processor puts them together. Resize "
-                        "(nearest) with a Conv after it, in place of the ConvTranspose, stays on the accelerator")
+                        "(nearest) with a Conv after it, in place of the ConvTranspose, stays on the accelerator",
+                        code="rearranged")
     if len({shape[1:] for shape in shapes}) > 1:
-        raise NodeError(f"joins tensors of shapes {', '.join(map(str, shapes))}; the machine joins channels")
+        raise NodeError(f"joins tensors of shapes {', '.join(map(str, shapes))}; the machine joins channels",
+                        code="operand-shapes")
     starts = np.cumsum([0, *(part.order.size for part in parts[:-1])])
     order = np.concatenate([part.order + start for part, start in zip(parts, starts, strict=True)], axis)
     return PendingConcat(name=context.node.name, nodes=(context.node.name,), order=possible(order),

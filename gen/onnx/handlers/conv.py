@@ -25,7 +25,7 @@ def ungrouped(weights: np.ndarray, groups: int) -> np.ndarray:
     oc, ic, *kernel = weights.shape
     if weights.size * groups > MAX_WEIGHTS:
         raise NodeError(f"its {groups} groups take {weights.size * groups:,} weights as a full convolution, at most "
-                        f"{MAX_WEIGHTS:,} are supported")
+                        f"{MAX_WEIGHTS:,} are supported", code="too-large", limit=MAX_WEIGHTS)
     result = np.zeros((oc, ic * groups, *kernel), weights.dtype)
     for group in range(groups):
         rows = slice(group * (oc // groups), (group + 1) * (oc // groups))
@@ -47,9 +47,11 @@ def _dilated(weights: np.ndarray, dilations: Sequence[int]) -> np.ndarray:
     """Weights with zeros between the taps of a kernel."""
     size = dilated(weights.shape[2:], dilations)
     if size != list(weights.shape[2:]) and max(size) > MAX_KERNEL:
-        raise NodeError(f"its kernel is {size} with dilation; the machine has at most {MAX_KERNEL}x{MAX_KERNEL}")
+        raise NodeError(f"its kernel is {size} with dilation; the machine has at most {MAX_KERNEL}x{MAX_KERNEL}",
+                        code="too-large", limit=MAX_KERNEL)
     if prod(size) * prod(weights.shape[:2]) > MAX_WEIGHTS:
-        raise NodeError(f"its dilated kernel of {size} takes more than {MAX_WEIGHTS:,} weights")
+        raise NodeError(f"its dilated kernel of {size} takes more than {MAX_WEIGHTS:,} weights",
+                        code="too-large", limit=MAX_WEIGHTS)
     result = np.zeros((*weights.shape[:2], *size), weights.dtype)
     result[tuple(slice(None, None, step) for step in (1, 1, *dilations))] = weights
     return result
@@ -67,7 +69,8 @@ def convolution(context: Context, inputs: Inputs) -> Value:
     weights, scale = weights_of(inputs[1], 0)
     rank = source.order.ndim
     if weights.ndim != rank:
-        raise NodeError(f"weights of shape {weights.shape} on an input of shape {source.order.shape}")
+        raise NodeError(f"weights of shape {weights.shape} on an input of shape {source.order.shape}",
+                        code="operand-shapes")
     merged = _padded(padded, node, weights.shape[2:]) if padded else None
     if padded and merged is None:
         source, dims = context.feature_map(stored(context.graph, padded))
@@ -78,11 +81,12 @@ def convolution(context: Context, inputs: Inputs) -> Value:
     groups = int(node.attributes.get("group", 1))
     depthwise = groups == dims[0] == weights.shape[0] > 1
     if groups < 1 or weights.shape[0] % groups:
-        raise NodeError(f"{weights.shape[0]} output channels cannot be divided into {groups} groups")
+        raise NodeError(f"{weights.shape[0]} output channels cannot be divided into {groups} groups",
+                        code="operand-shapes")
     if not depthwise and groups > 1:
         weights = ungrouped(weights, groups)
     if weights.shape[1] != (1 if depthwise else dims[0]):
-        raise NodeError(f"weights of {weights.shape[1]} channels on an input of {dims[0]}")
+        raise NodeError(f"weights of {weights.shape[1]} channels on an input of {dims[0]}", code="operand-shapes")
     if merged is None and context.graph.tensors[source.quantised.tensor].zero_point != source.zero_point:
         pad_value = source.zero_point   # zero is elsewhere for this reader
     bias = bias_of(at(inputs, 2), weights.shape[0], broadcast=False)

@@ -56,9 +56,10 @@ def _sizes(attributes: Mapping[str, Any], size: Sequence[int], kernel: Sequence[
     further, wanted = attributes.get("output_padding") or zeros, attributes.get("output_shape")
     automatic, pads = attributes.get("auto_pad", "NOTSET"), attributes.get("pads") or 2 * zeros
     if list(attributes.get("kernel_shape") or kernel) != list(kernel):
-        raise NodeError(f"kernel_shape {attributes['kernel_shape']} differs from the weights' {list(kernel)}")
+        raise NodeError(f"kernel_shape {attributes['kernel_shape']} differs from the weights' {list(kernel)}",
+                        code="bad-attribute")
     if min(*strides, *dilations) < 1 or min(*pads, *further) < 0:
-        raise NodeError("strides and dilations must be positive, and pads not negative")
+        raise NodeError("strides and dilations must be positive, and pads not negative", code="bad-attribute")
     axes = []
     for axis, (inputs, taps, stride, dilation) in enumerate(zip(size, kernel, strides, dilations, strict=True)):
         whole = stride * (inputs - 1) + further[axis] + (taps - 1) * dilation + 1
@@ -69,7 +70,8 @@ def _sizes(attributes: Mapping[str, Any], size: Sequence[int], kernel: Sequence[
             end = total - begin
         length = wanted[axis - rank] if wanted else whole - begin - end
         if not 1 <= length <= MAX_VALUES:
-            raise NodeError(f"makes {length:,} rows or columns, which are at least 1 and at most {MAX_VALUES:,}")
+            raise NodeError(f"makes {length:,} rows or columns, which are at least 1 and at most {MAX_VALUES:,}",
+                            code="too-large", limit=MAX_VALUES)
         axes.append(_axis(inputs, taps, stride=stride, dilation=dilation, pad=begin, size=length))
     return axes
 
@@ -78,7 +80,8 @@ def _kernel(weights: np.ndarray, rows: _Axis, cols: _Axis) -> np.ndarray:
     """Weights (OC, IC, KH, KW) of a transposed convolution -> (OC * phases, IC, places of the rows, of the columns)."""
     oc, ic = weights.shape[:2]
     if weights[:, :, 0, 0].size * rows.taps.size * cols.taps.size > MAX_WEIGHTS:
-        raise NodeError(f"takes more than {MAX_WEIGHTS:,} weights as an ordinary convolution")
+        raise NodeError(f"takes more than {MAX_WEIGHTS:,} weights as an ordinary convolution",
+                        code="too-large", limit=MAX_WEIGHTS)
     # A tap of -1 is the last of the kernel, a zero.
     spread = np.pad(weights, ((0, 0), (0, 0), (0, 1), (0, 1)))
     picked = spread[:, :, rows.taps[:, None, :, None], cols.taps[None, :, None, :]]
@@ -97,7 +100,7 @@ def transposed(context: Context, inputs: Inputs) -> Value:
     rank, groups = source.order.ndim, int(node.attributes.get("group", 1))
     if weights.ndim != rank or weights.shape[1] != dims[0] or groups < 1 or dims[0] % groups:
         raise NodeError(f"weights of shape {weights.shape} (output channels first) on an input of shape "
-                        f"{source.order.shape} in {groups} groups")
+                        f"{source.order.shape} in {groups} groups", code="operand-shapes")
     *rows, cols = _sizes(node.attributes, dims[5 - rank:], weights.shape[2:])
     row = rows[0] if rows else _axis(1, 1, stride=1, dilation=1, pad=0, size=1)
     taps = weights if rows else weights[:, :, None]
@@ -113,7 +116,7 @@ def transposed(context: Context, inputs: Inputs) -> Value:
     windows = Windows(phases.shape[2:], (1, 1), (-row.first, -cols.first, row.pad, cols.pad),
                       (row.outputs, cols.outputs))
     if prod((channels, count, *windows.output)) > MAX_VALUES:
-        raise NodeError(f"makes more than {MAX_VALUES:,} values")
+        raise NodeError(f"makes more than {MAX_VALUES:,} values", code="too-large", limit=MAX_VALUES)
     order = np.arange(channels * count * prod(windows.output)).reshape(
         channels, len(row.taps), len(cols.taps), *windows.output).transpose(0, 3, 1, 4, 2)
     order = order.reshape(1, channels, order.shape[1] * order.shape[2], -1)[:, :, :row.size, :cols.size]

@@ -27,8 +27,9 @@ def function(context: Context, inputs: Inputs) -> Value:
     tables = context.units.machine.has("table")   # this node has no use for them, so it does not ask
     if tables and not any(isinstance(value, Constant | QuantisedConstant) for value in inputs[1:]):
         raise NodeError(f"its input is a rearrangement or a part of tensor {real.quantised.tensor}; put QuantizeLinear "
-                        "and DequantizeLinear in between, and it is a table")
+                        "and DequantizeLinear in between, and it is a table", code="rearranged")
     if tables:
         raise NodeError(f"its constants are not single numbers, so it is not the same function of all values of tensor "
-                        f"{real.quantised.tensor}, which is what a table can be")
-    raise NodeError(f"{context.node.op} has no layer on the machine, which has no tables of functions")
+                        f"{real.quantised.tensor}, which is what a table can be", code="unsupported-form")
+    raise NodeError(f"{context.node.op} has no layer on the machine, which has no tables of functions",
+                    code="needs-unit", unit="table")

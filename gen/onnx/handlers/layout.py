@@ -102,14 +102,14 @@ def _taken(context: Context, inputs: Inputs) -> list[Value]:
 @HANDLERS.handles("Identity", place=Place.COMPILER, conditions="nothing")
 def identity(context: Context, inputs: Inputs) -> Value:
     if inputs[0] is None:
-        raise NodeError("lacks its input; export the model again")
+        raise NodeError("lacks its input; export the model again", code="contradiction")
     return inputs[0]
 
 
 @HANDLERS.handles("Dropout", place=Place.COMPILER, conditions="nothing; not in training mode, the first output only")
 def dropout(context: Context, inputs: Inputs) -> Value:
     if at(inputs, 2) is not None and constant(at(inputs, 2), "the training mode").any():
-        raise NodeError("is in training mode; export the model for inference")
+        raise NodeError("is in training mode; export the model for inference", code="training-mode")
     return identity(context, inputs)
 
 
@@ -117,6 +117,6 @@ def dropout(context: Context, inputs: Inputs) -> Value:
 def shape(context: Context, inputs: Inputs) -> Value:
     value, attributes = inputs[0], context.node.attributes
     if value is None or isinstance(value, Constant | QuantisedConstant):
-        raise NodeError("lacks its input; export the model again")
+        raise NodeError("lacks its input; export the model again", code="contradiction")
     dims = value.order.shape
     return Constant(np.array(dims[attributes.get("start", 0):attributes.get("end", len(dims))], np.int64))

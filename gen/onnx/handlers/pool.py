@@ -28,9 +28,10 @@ def max_pool(context: Context, inputs: Inputs) -> Value:
     node, graph = context.node, context.graph
     if any(d != 1 for d in node.attributes.get("dilations") or ()):
         raise NodeError("has a dilation: the machine takes maxima of neighbouring pixels only; train or export the "
-                        "model without it")
+                        "model without it", code="unsupported-form")
     if any(node.outputs[1:]):
-        raise NodeError("gives the indices of its maxima, which the machine does not keep; use the first output alone")
+        raise NodeError("gives the indices of its maxima, which the machine does not keep; use the first output alone",
+                        code="unsupported-form")
     value = inputs[0]
     if isinstance(value, Quantised):        # the maximum is the same in any scale
         return same_integers(context, value, lambda real: max_pool(context, [real]))
@@ -50,7 +51,7 @@ def _pool_later(context: Context, value: Pending) -> PendingPool:
     if np.isfinite([value.low, value.high]).any():
         raise refusal(value, "its input")
     if not np.array_equal(value.order.ravel(), np.arange(value.order.size)) or value.order.ndim not in (3, 4):
-        raise NodeError("its input is a rearrangement; the machine moves no data")
+        raise NodeError("its input is a rearrangement; the machine moves no data", code="rearranged")
     windows = resolve(context.node.attributes, value.shape[1:])
     shape, ones = (value.shape[0], *windows.output), np.ones(value.shape[0])
     return PendingPool(
@@ -68,7 +69,8 @@ def average_pool(context: Context, inputs: Inputs) -> Value:
     averaged = counts(attributes, dims[1:], windows)
     if averaged.min() != averaged.max():
         raise NodeError(f"windows at the edge average {averaged.min()} values, others {averaged.max()}, and the "
-                        "machine divides all by one number; use count_include_pad=1, no padding or no ceil_mode")
+                        "machine divides all by one number; use count_include_pad=1, no padding or no ceil_mode",
+                        code="unsupported-form")
     order, divisor = result_order((dims[0], *windows.output), source.order.ndim), int(averaged.flat[0])
     steps = [1] * (4 - source.order.ndim) + list(attributes.get("dilations") or [1] * (source.order.ndim - 2))
     if steps == [1, 1]:
@@ -113,7 +115,8 @@ def over_pixels(context: Context, value: Value | None, over: Sequence[int], *, k
     owners = source.order.reshape(-1, int(np.prod([before[axis] for axis in over]))) // (height * width)
     if owners.shape != (channels, height * width) or not (owners == owners[:, :1]).all():
         what = "mean" if mean else "maximum"
-        raise NodeError(f"reduces axes {over} of shape {before}; only the {what} over all spatial axes is supported")
+        raise NodeError(f"reduces axes {over} of shape {before}; only the {what} over all spatial axes is supported",
+                        code="unsupported-form")
     dims = [1 if i in over else n for i, n in enumerate(before) if keep or i not in over]
     return pooled(context, source, _whole(height, width), owners[:, 0].reshape(dims),
                   divisor=height * width if mean else None)

@@ -27,7 +27,7 @@ def _product(context: Context, value: Value | None, matrix: Kernel) -> Pending:
         raise refusal(value, "its input")
     before, (outputs, features) = value.order.shape, matrix.weights.shape
     if before[-1] != features:
-        raise NodeError(f"weights of {features} rows on an input of shape {before}")
+        raise NodeError(f"weights of {features} rows on an input of shape {before}", code="operand-shapes")
     name = context.node.name
     if value.order.size == features:
         real = context.activation(value)
@@ -44,7 +44,7 @@ def _product(context: Context, value: Value | None, matrix: Kernel) -> Pending:
     channels, *size = context.graph.tensors[real.quantised.tensor].shape
     if channels != features or not is_plain(real.order):
         raise NodeError("takes neither a vector nor pixels with channels last, and the machine moves no data; "
-                        "transpose the channels after the other axes")
+                        "transpose the channels after the other axes", code="rearranged")
     kernel = Kernel(matrix.weights.reshape(outputs, channels, 1, 1), matrix.scale, matrix.bias)
     order = np.arange(outputs * size[0] * size[1]).reshape(outputs, -1).T.reshape(*before[:-1], outputs)
     return convolved(name, real, kernel, Windows((1, 1), (1, 1), (0, 0, 0, 0), (size[0], size[1])), order)
@@ -53,7 +53,7 @@ def _product(context: Context, value: Value | None, matrix: Kernel) -> Pending:
 def _matrix(value: Value | None, axis: int) -> tuple[np.ndarray, np.ndarray]:
     """`weights_of` a matrix."""
     if isinstance(value, QuantisedConstant) and value.array.ndim != 2:
-        raise NodeError(f"its weights must be a matrix, not of shape {value.array.shape}")
+        raise NodeError(f"its weights must be a matrix, not of shape {value.array.shape}", code="operand-shapes")
     return weights_of(value, axis)
 
 
@@ -65,14 +65,15 @@ def matrix_product(context: Context, inputs: Inputs) -> Value:
     attributes = context.node.attributes
     if attributes.get("transA"):
         raise NodeError("transA makes samples of the features, which a machine of one sample cannot; transpose the "
-                        "weights instead (transB)")
+                        "weights instead (transB)", code="samples-axis")
     if not isinstance(inputs[1], Constant | QuantisedConstant):
-        raise NodeError("multiplies two activations; the machine has products with constant weights only")
+        raise NodeError("multiplies two activations; the machine has products with constant weights only",
+                        code="two-activations")
     weights, scale = _matrix(inputs[1], 0 if attributes.get("transB") else 1)
     bias = bias_of(at(inputs, 2), weights.shape[0], broadcast=True) * float(attributes.get("beta", 1.0))
     alpha = float(attributes.get("alpha", 1.0))
     if not np.isfinite(alpha):
-        raise NodeError(f"alpha must be finite, not {alpha}")
+        raise NodeError(f"alpha must be finite, not {alpha}", code="bad-attribute")
     # Scales stay positive.
     turned = weights if alpha > 0 else weights * np.int16(np.sign(alpha))
     return _product(context, inputs[0], Kernel(turned, scale * abs(alpha) if alpha else scale, bias))
@@ -89,7 +90,7 @@ def product(context: Context, inputs: Inputs) -> Value:
     if not isinstance(value, Real):
         raise refusal(value, "its second operand")
     if value.order.ndim < 3:
-        raise NodeError("multiplies constants by the samples; weights belong after them")
+        raise NodeError("multiplies constants by the samples; weights belong after them", code="samples-axis")
     weights, scale = _matrix(inputs[0], 0)
     turned = replace(value, quantised=replace(value.quantised, order=value.order.swapaxes(-1, -2)))
     result = _product(context, turned, Kernel(weights, scale, np.zeros(weights.shape[0])))

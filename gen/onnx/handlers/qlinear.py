@@ -45,7 +45,7 @@ def _integer_bias(value: Value | None, unit: np.ndarray) -> Value | None:
     bias = constant(value, "the bias")
     if bias.dtype != np.int32 or bias.shape not in ((unit.size,), (1, unit.size)):
         raise NodeError(f"its bias must be int32, one number for each of the {unit.size} output channels, not "
-                        f"{bias.dtype} of shape {bias.shape}")
+                        f"{bias.dtype} of shape {bias.shape}", code="bad-bias")
     return Constant(bias.reshape(-1) * unit)
 
 
@@ -95,7 +95,8 @@ def qlinear_sigmoid(context: Context, inputs: Inputs) -> Value:
         raise refusal(real, "its input")
     result = context.functions.carried(
         context.node, "Sigmoid", inputs, [real],
-        NodeError("Sigmoid has no layer on the machine, which has no tables of functions"))
+        NodeError("Sigmoid has no layer on the machine, which has no tables of functions",
+                  code="needs-unit", unit="table"))
     assert result is not None
     return _quantized(context, result, inputs[3], at(inputs, 4))
 
@@ -114,7 +115,7 @@ def qlinear_concat(context: Context, inputs: Inputs) -> Value:
 @HANDLERS.handles("QLinearAveragePool", domains=[MICROSOFT], conditions=_PLAIN)
 def qlinear_average_pool(context: Context, inputs: Inputs) -> Value:
     if context.node.attributes.get("channels_last"):
-        raise NodeError("channels_last is not supported; export the model with channels first")
+        raise NodeError("channels_last is not supported; export the model with channels first", code="unsupported-form")
     result = average_pool(context, [_dequantized(inputs[:3])])
     return _quantized(context, result, inputs[3], at(inputs, 4))
 

@@ -42,7 +42,7 @@ def zero_point(value: Value | None, default: type[np.generic] = np.uint8) -> tup
         return 0, default is np.uint8
     array = parameter(value, "the zero point")
     if array.dtype not in (np.int8, np.uint8):
-        raise NodeError(f"activations must be int8 or uint8, not {array.dtype}; {_EIGHT_BITS}")
+        raise NodeError(f"activations must be int8 or uint8, not {array.dtype}; {_EIGHT_BITS}", code="value-type")
     return int(scalar(value, "the zero point")), array.dtype == np.uint8
 
 
@@ -56,7 +56,8 @@ def quantize_linear(context: Context, inputs: Inputs) -> Value:
     if attributes.get("output_dtype"):
         default = helper.tensor_dtype_to_np_dtype(attributes["output_dtype"]).type
         if default not in (np.int8, np.uint8):
-            raise NodeError(f"activations must be int8 or uint8, not {default.__name__}; {_EIGHT_BITS}")
+            raise NodeError(f"activations must be int8 or uint8, not {default.__name__}; {_EIGHT_BITS}",
+                            code="value-type")
     point, unsigned = zero_point(at(inputs, 2), default)
     return quantize(context, inputs[0], Quantisation(activation_scale(inputs[1]), point, unsigned))
 
@@ -64,16 +65,17 @@ def quantize_linear(context: Context, inputs: Inputs) -> Value:
 def _constant(value: Constant, scale: Value | None, point: Value | None, axis: int) -> QuantisedConstant:
     scales = float_scales(scale)
     if not np.isfinite(scales).all():
-        raise NodeError("the scales of a constant must be finite")
+        raise NodeError("the scales of a constant must be finite", code="bad-scale")
     points = np.zeros(scales.shape, np.int64) if point is None else parameter(point, "the zero point")
     if scales.size != points.size:
-        raise NodeError(f"has {scales.size} scales and {points.size} zero points; their numbers must be equal")
+        raise NodeError(f"has {scales.size} scales and {points.size} zero points; their numbers must be equal",
+                        code="bad-scale")
     if value.array.dtype not in _QUANTISED or (point is not None and points.dtype != value.array.dtype):
         raise NodeError(f"its input is {value.array.dtype} and its zero point {points.dtype}; both must be of "
-                        f"one type, {', '.join(map(str, _QUANTISED))}")
+                        f"one type, {', '.join(map(str, _QUANTISED))}", code="value-type")
     if scales.size != 1 and (not 0 <= axis < value.array.ndim or scales.size != value.array.shape[axis]):
         raise NodeError(f"{scales.size} scales do not fit axis {axis} of a constant of shape "
-                        f"{value.array.shape}; quantise weights per tensor or per output channel")
+                        f"{value.array.shape}; quantise weights per tensor or per output channel", code="bad-scale")
     return QuantisedConstant(value.array, scales.reshape(-1), points.reshape(-1), axis % max(1, value.array.ndim))
 
 
@@ -88,11 +90,13 @@ def dequantized(value: Value | None, scale: Value | None, point: Value | None, a
         assert isinstance(real, Real)
         return replace(padded, real=real, number=(pad_integer(padded) - real.zero_point) * real.scale)
     if not isinstance(value, Host | Quantised):
-        raise NodeError("its input is not a quantised tensor; put a QuantizeLinear in front of it")
+        raise NodeError("its input is not a quantised tensor; put a QuantizeLinear in front of it",
+                        code="not-quantised")
     unsigned_input = value.unsigned if isinstance(value, Quantised) else _quantised_last(value)
     onnx_point, unsigned = zero_point(point, np.uint8 if unsigned_input else np.int8)
     if unsigned != unsigned_input:
-        raise NodeError("its zero point and its input are not of one type, int8 or uint8; export the model again")
+        raise NodeError("its zero point and its input are not of one type, int8 or uint8; export the model again",
+                        code="value-type")
     quantisation = Quantisation(number, onnx_point, unsigned)
     if isinstance(value, Host):
         return value.then(quantisation.step("dequantize"))
@@ -103,7 +107,8 @@ def _quantised_last(value: Host) -> bool:
     """Whether a quantised result of the processor is unsigned."""
     steps = [step for step in value.steps if step.kind in ("quantize", "dequantize", "softmax")]
     if not steps or steps[-1].kind != "quantize":
-        raise NodeError("its input is not a quantised tensor; put a QuantizeLinear in front of it")
+        raise NodeError("its input is not a quantised tensor; put a QuantizeLinear in front of it",
+                        code="not-quantised")
     return bool(steps[-1].parameters["unsigned"])
 
 
@@ -123,7 +128,8 @@ def same_integers(context: Context, value: Quantised, pick: Callable[[Real], Val
 def dequantize_linear(context: Context, inputs: Inputs) -> Value:
     attributes = context.node.attributes
     if attributes.get("block_size"):
-        raise NodeError("block-wise scales are not supported; quantise weights per tensor or per output channel")
+        raise NodeError("block-wise scales are not supported; quantise weights per tensor or per output channel",
+                        code="unsupported-form")
     axis = int(attributes.get("axis", 1))
     if axis < 0 and isinstance(inputs[0], Constant):
         axis += inputs[0].array.ndim

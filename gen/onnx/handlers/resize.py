@@ -28,7 +28,8 @@ def resize(context: Context, inputs: Inputs) -> Value:
     """A copy whose rows and columns are repeated; of a tensor of integers one of the same integers."""
     value, mode = inputs[0], context.node.attributes.get("mode", "nearest")
     if mode != "nearest":
-        raise NodeError(f"has mode {mode}; only nearest is supported: export the model with that")
+        raise NodeError(f"has mode {mode}; only nearest is supported: export the model with that",
+                        code="unsupported-form")
     if isinstance(value, Quantised):
         return same_integers(context, value, lambda real: _repeated(context, real, inputs))
     return _repeated(context, value, inputs)
@@ -43,11 +44,13 @@ def _repeated(context: Context, value: Value | None, inputs: Inputs) -> Value:
             raise NodeError(
                 f"takes other neighbours than a repetition by {factor} does (coordinates "
                 f"{attributes.get('coordinate_transformation_mode', 'half_pixel')}, nearest_mode "
-                f"{attributes.get('nearest_mode', 'round_prefer_floor')}); export it with asymmetric and floor")
+                f"{attributes.get('nearest_mode', 'round_prefer_floor')}); export it with asymmetric and floor",
+                code="unsupported-form")
     if set(factors) == {1}:
         return real
     if set(factors[:2]) != {1}:
-        raise NodeError(f"multiplies samples or channels, by {factors[:2]}; only height and width can be")
+        raise NodeError(f"multiplies samples or channels, by {factors[:2]}; only height and width can be",
+                        code="unsupported-form")
     down, across = (1, *factors[2:])[-2:]
     channels, height, width = dims
     made = (channels, height * down, width * across)
@@ -63,7 +66,8 @@ def _factors(context: Context, inputs: Inputs, shape: Sequence[int]) -> tuple[in
     sizes = at(inputs, 3)
     if sizes is not None:
         if node.attributes.get("keep_aspect_ratio_policy", "stretch") != "stretch":
-            raise NodeError("keeps an aspect ratio; export the model with the sizes that come out")
+            raise NodeError("keeps an aspect ratio; export the model with the sizes that come out",
+                            code="unsupported-form")
         scales = [size / shape[axis] for size, axis in zip(integers(sizes, "sizes"), axes, strict=True)]
     elif "scales" in node.attributes:
         scales = node.attributes["scales"]
@@ -76,7 +80,7 @@ def _factors(context: Context, inputs: Inputs, shape: Sequence[int]) -> tuple[in
         factors[axis] = scale
     if any(factor < 1 or factor % 1 for factor in factors):
         raise NodeError(f"multiplies the axes by {', '.join(f'{factor:g}' for factor in factors)}; only whole factors "
-                        "are supported")
+                        "are supported", code="unsupported-form")
     return tuple(map(int, factors))
 
 
@@ -104,7 +108,7 @@ def _sources(context: Context, size: int, factor: int) -> np.ndarray:
             found = at_output / factor
         case _:
             raise NodeError(f"has coordinate_transformation_mode {mode}, which is not supported; export it with "
-                            "asymmetric")
+                            "asymmetric", code="unsupported-form")
     rounded = {"round_prefer_floor": np.ceil(found - half), "round_prefer_ceil": np.floor(found + half),
                "floor": np.floor(found), "ceil": np.ceil(found)}[nearest]
     return np.clip(rounded, 0, size - 1).astype(np.int64)

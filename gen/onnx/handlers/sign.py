@@ -53,14 +53,14 @@ def _store_signs(context: Context, value: Pending, above: np.ndarray | None = No
 
 def _require_both_signs(value: Pending | PendingPool) -> None:
     if not value.low < 0 <= value.high:
-        raise NodeError(f"follows an activation function of {value.name} that leaves only one sign")
+        raise NodeError(f"follows an activation function of {value.name} that leaves only one sign", code="not-a-sign")
 
 
 def _store_pooled(context: Context, value: PendingPool) -> Real:
     """Signs of a maximum: the maximum of signs, which a negative factor turns."""
     _require_both_signs(value)
     if not value.factor.all():
-        raise NodeError(f"has a factor of 0 after {value.name}; remove the channel")
+        raise NodeError(f"has a factor of 0 after {value.name}; remove the channel", code="not-a-sign")
     falling = value.factor < 0
     inner = replace(value.inner, bias=value.inner.bias + value.shift / value.factor)
     pooled = sign_maximum(context, _store_signs(context, inner, falling), value)
@@ -87,7 +87,8 @@ def compare(context: Context, inputs: Inputs) -> Value:
     op = context.node.op
     constants = [isinstance(v, Constant | QuantisedConstant) for v in inputs]
     if sum(constants) != 1:
-        raise NodeError("compares two activations; only an activation and a constant make a threshold")
+        raise NodeError("compares two activations; only an activation and a constant make a threshold",
+                        code="not-a-sign")
     first = constants.index(False)
     number = constant(inputs[1 - first], "the threshold").astype(np.float64)
     # value >= number, number >= value; the others are their opposites.
@@ -103,14 +104,14 @@ def where(context: Context, inputs: Inputs) -> Value:
     """1 and -1 by a condition: a sign."""
     condition = inputs[0]
     if not isinstance(condition, Condition):
-        raise NodeError("its condition must be a comparison of an activation with a constant")
+        raise NodeError("its condition must be a comparison of an activation with a constant", code="not-a-sign")
     yes, no = (scalar(at(inputs, i), "its operand") for i in (1, 2))
     if condition.inverted:
         yes, no = no, yes
     if (yes, no) == (1, -1):
         return _signs_of(context, condition.value)
     if (yes, no) != (-1, 1):
-        raise NodeError(f"chooses between {yes:g} and {no:g}; only 1 and -1 make a sign")
+        raise NodeError(f"chooses between {yes:g} and {no:g}; only 1 and -1 make a sign", code="not-a-sign")
     return _store_signs(context, turned_copy(context, _signs_of(context, condition.value), -1))
 
 

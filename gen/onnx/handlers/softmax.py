@@ -24,7 +24,8 @@ def softmax(context: Context, inputs: Inputs) -> Value:
 def softmax_of(context: Context, value: Value | None, opset: int) -> Host:
     """Softmax by the processor, with the meaning of ``axis`` in ``opset``."""
     if isinstance(value, Host):
-        raise NodeError("follows an operator of the processor's part; only one Softmax may end a model")
+        raise NodeError("follows an operator of the processor's part; only one Softmax may end a model",
+                        code="after-processor")
     host = exact_sums(context.graph, value) if isinstance(value, Pending) else None
     if isinstance(value, Real):
         host = context.graph.host(value)
@@ -34,7 +35,7 @@ def softmax_of(context: Context, value: Value | None, opset: int) -> Host:
     old = opset < 13         # all axes from ``axis`` on are one
     axis = int(context.node.attributes.get("axis", 1 if old else -1)) % len(dims)
     if axis == 0:
-        raise NodeError("is over the samples; give it another axis")
+        raise NodeError("is over the samples; give it another axis", code="samples-axis")
     if not old or int(np.prod(dims[axis + 1:])) == 1:
         return host.then(HostStep("softmax", {"axis": axis}))
     flat = host.then(HostStep("reshape", {"shape": (-1, *dims[1:axis], int(np.prod(dims[axis:])))}))

@@ -28,13 +28,14 @@ def bind_shapes(model: onnx.ModelProto, shapes: Mapping[str, Sequence[int]]) -> 
         if len(sizes) != len(dims) - 1 or any(
                 dim.HasField("dim_value") and dim.dim_value != size for dim, size in zip(dims[1:], sizes, strict=True)):
             own = ", ".join(str(dim.dim_value) if dim.HasField("dim_value") else dim.dim_param or "?" for dim in dims)
-            raise GraphError(f"input {value.name} has the shape ({own}), which cannot be {tuple(shape)}")
+            raise GraphError(f"input {value.name} has the shape ({own}), which cannot be {tuple(shape)}",
+                             code="shape-option")
         for dim, size in zip(dims[1:], sizes, strict=True):
             if dim.HasField("dim_value"):
                 continue
             if dim.dim_param.isidentifier() and named.setdefault(dim.dim_param, size) != size:
                 raise GraphError(f"input {value.name}: dimension {dim.dim_param} cannot be {named[dim.dim_param]} and "
-                                 f"{size}; give one number for it")
+                                 f"{size}; give one number for it", code="shape-option")
             dim.dim_value = size
     for value in (*model.graph.input, *model.graph.output, *model.graph.value_info):
         for dim in value.type.tensor_type.shape.dim:

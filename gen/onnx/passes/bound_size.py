@@ -32,11 +32,12 @@ def bound_size(model: onnx.ModelProto) -> onnx.ModelProto:
             nodes[name] = total(calls[name], nodes, 1)
             size[name] = functions[name].ByteSize() + total(calls[name], size, 0)
     except CycleError:
-        raise GraphError("not a valid ONNX model: a function of it calls itself") from None
+        raise GraphError("not a valid ONNX model: a function of it calls itself", code="invalid-model") from None
     called = Counter((n.domain, n.op_type) for n in nested(model.graph.node))
     if (found := total(called, nodes, 1)) > _MAX_NODES:
-        raise GraphError(f"the model has {found:,} nodes, functions inlined; at most {_MAX_NODES:,} are supported")
+        raise GraphError(f"the model has {found:,} nodes, functions inlined; at most {_MAX_NODES:,} are supported",
+                         code="model-too-large", limit=_MAX_NODES)
     if (found := total(called, size, 0)) > _MAX_INLINED:
         raise GraphError(f"the model's functions have {found:,} bytes, inlined; at most {_MAX_INLINED:,} are "
-                         "supported: make their constants initializers")
+                         "supported: make their constants initializers", code="model-too-large", limit=_MAX_INLINED)
     return model

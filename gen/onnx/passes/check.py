@@ -23,9 +23,9 @@ def check(model: onnx.ModelProto) -> onnx.ModelProto:
     try:
         onnx.checker.check_model(_empty(model))
     except (onnx.checker.ValidationError, ValueError, RuntimeError) as error:
-        raise GraphError(sentence(error)) from None
+        raise GraphError(sentence(error), code="invalid-model") from None
     if not model.graph.output:
-        raise GraphError("the model has no outputs; name at least one")
+        raise GraphError("the model has no outputs; name at least one", code="invalid-model")
     return model
 
 
@@ -47,7 +47,7 @@ def _check_order(graph: onnx.GraphProto) -> None:
         for name in node.input:
             if name and name not in known:
                 what = "made only by a later node; sort the nodes" if name in made else "made nowhere"
-                raise GraphError(f"{title(node)}: its input {name} is {what}")
+                raise GraphError(f"{title(node)}: its input {name} is {what}", code="invalid-model")
         known.update(node.output)
 
 
@@ -58,7 +58,7 @@ def _check_versions(model: onnx.ModelProto) -> None:
         domain = entry.domain or "ai.onnx"
         if known.setdefault(domain, entry.version) != entry.version:
             raise GraphError(f"the model imports versions {known[domain]} and {entry.version} of the operators of "
-                             f"{domain}; name one in opset_import")
+                             f"{domain}; name one in opset_import", code="invalid-model")
 
 
 def _check_windows(graph: onnx.GraphProto) -> None:
@@ -67,4 +67,4 @@ def _check_windows(graph: onnx.GraphProto) -> None:
         for attribute in node.attribute:
             if attribute.name in _OF_AXES and attribute.type == AttributeProto.INTS and not attribute.ints:
                 raise GraphError(f"{title(node)}: {attribute.name} is an empty list; leave it out, or export the model "
-                                 "again")
+                                 "again", code="invalid-model")

@@ -33,7 +33,7 @@ def check_types(model: onnx.ModelProto) -> onnx.ModelProto:
     try:
         shape_inference.infer_shapes(_skeleton(model), check_type=True)
     except (shape_inference.InferenceError, ValueError, RuntimeError) as error:
-        raise GraphError(sentence(error)) from None
+        raise GraphError(sentence(error), code="invalid-model") from None
     return model
 
 

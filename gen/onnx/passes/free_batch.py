@@ -111,7 +111,7 @@ def _reshape(graph: onnx.GraphProto, fed: set[str], batch: int) -> None:
         literal = any(attribute.name == "allowzero" and attribute.i for attribute in node.attribute)
         if literal and -1 in shape:
             raise GraphError(f"{title(node)}: its shape {shape.tolist()} has the batch and another size to be found; "
-                             "export the model with batch 1 or a symbolic one")
+                             "export the model with batch 1 or a symbolic one", code="fixed-batch")
         name = unique(f"{node.input[1]}/{_SAMPLES}", taken)
         taken.add(name)
         kept = 1 if node.op_type == "Expand" else -1 if literal else 0
@@ -125,7 +125,8 @@ def _shapes(model: onnx.ModelProto, batch: int) -> dict[str, tuple[int, ...]]:
     try:
         types = value_types(model)
     except (shape_inference.InferenceError, ValueError, RuntimeError) as error:
-        raise GraphError(f"{sentence(error)}, with a batch of {batch}; samples are computed one by one") from None
+        raise GraphError(f"{sentence(error)}, with a batch of {batch}; samples are computed one by one",
+                         code="fixed-batch") from None
     shapes = {name: value.tensor_type.shape for name, value in types.items() if value.tensor_type.HasField("shape")}
     return {name: tuple(dim.dim_value for dim in shape.dim) for name, shape in shapes.items()
             if all(dim.HasField("dim_value") for dim in shape.dim)}
@@ -146,14 +147,16 @@ def _require_apart(graph: onnx.GraphProto, fed: set[str], whole: dict[str, tuple
             continue
         if read != {0} and node.op_type not in _MOVES:
             raise GraphError(f"{title(node)}: reads values whose samples of the batch of {batch} are not along the "
-                             "first axis: it mixes samples; export the model with batch 1 or a symbolic one")
+                             "first axis: it mixes samples; export the model with batch 1 or a symbolic one",
+                             code="fixed-batch")
         _require_not_along(graph, node, read, len(whole.get(node.input[0], ())), batch)
         for name in node.output:
             if name not in fed:
                 continue
             if name not in whole:
                 raise GraphError(f"{title(node)}: the shape of its result is not known, nor whether it mixes samples "
-                                 f"of the batch of {batch}; export the model with batch 1 or a symbolic one")
+                                 f"of the batch of {batch}; export the model with batch 1 or a symbolic one",
+                                 code="fixed-batch")
             place = _place(whole[name], single.get(name), batch)
             # A Reshape may move the axis to where other values lie: what is in front of it has to stay.
             torn = node.op_type in _RESHAPES and place is not None and (
@@ -161,7 +164,7 @@ def _require_apart(graph: onnx.GraphProto, fed: set[str], whole: dict[str, tuple
             if place is None or torn or place and name in ends:
                 raise GraphError(f"{title(node)}: makes shape {whole[name]} of a batch of {batch}, and "
                                  f"{single.get(name) or 'nothing that is known'} of one sample: it mixes samples, or "
-                                 "has constants for each, and the machine computes them one by one")
+                                 "has constants for each, and the machine computes them one by one", code="fixed-batch")
             places[name] = place
 
 
@@ -180,7 +183,7 @@ def _require_not_along(graph: onnx.GraphProto, node: onnx.NodeProto, places: Col
         axes, steps = (constant_of(graph, name) for name in node.input[3:5])
         if steps is not None and (steps < 0).any() and (axes is None or not {axis % rank if rank else axis
                                                                             for axis in axes.flat}.isdisjoint(places)):
-            raise GraphError(f"{title(node)}: turns the samples of the batch of {batch} round")
+            raise GraphError(f"{title(node)}: turns the samples of the batch of {batch} round", code="fixed-batch")
     axis = next((attribute.i for attribute in node.attribute if attribute.name == "axis"), None)
     if node.op_type == "CumSum":
         known = constant_of(graph, node.input[1])
@@ -188,4 +191,5 @@ def _require_not_along(graph: onnx.GraphProto, node: onnx.NodeProto, places: Col
     if node.op_type == "ReverseSequence":
         axis = next((attribute.i for attribute in node.attribute if attribute.name == "time_axis"), 0)
     if node.op_type not in _ALONG_NOTHING and axis is not None and rank and axis % rank in places:
-        raise GraphError(f"{title(node)}: works along the axis of the samples: it mixes those of the batch of {batch}")
+        raise GraphError(f"{title(node)}: works along the axis of the samples: it mixes those of the batch of {batch}",
+                         code="fixed-batch")

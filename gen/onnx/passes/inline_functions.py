@@ -14,4 +14,4 @@ def inline_functions(model: onnx.ModelProto) -> onnx.ModelProto:
     try:
         return inliner.inline_local_functions(model) if model.functions else model
     except (onnx.checker.ValidationError, ValueError, RuntimeError) as error:
-        raise GraphError(sentence(error)) from None
+        raise GraphError(sentence(error), code="invalid-model") from None

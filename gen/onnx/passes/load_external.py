@@ -35,34 +35,36 @@ def load_external(model: onnx.ModelProto, *, folder: Path | None) -> onnx.ModelP
     """
     tensors = [tensor for tensor in model.graph.initializer if uses_external_data(tensor)]
     if _external(model) > len(tensors):
-        raise GraphError("a constant of a node is kept in another file; only initializers may be")
+        raise GraphError("a constant of a node is kept in another file; only initializers may be", code="external-data")
     if tensors and folder is None:
-        raise GraphError("the model inside has weights in another file; compile it again")
+        raise GraphError("the model inside has weights in another file; compile it again", code="external-data")
     sizes = [_bytes(tensor) for tensor in tensors]
     if sum(sizes) > _MAX_EXTERNAL:
         raise GraphError(f"the initializers in other files have {sum(sizes):,} bytes, at most {_MAX_EXTERNAL:,} are "
-                         "supported")
+                         "supported", code="model-too-large", limit=_MAX_EXTERNAL)
     for tensor, size in zip(tensors, sizes, strict=True):
         named = {entry.key: entry.value for entry in tensor.external_data}
         if named.setdefault("length", str(size)) != str(size):
             raise GraphError(f"initializer {tensor.name} needs {size:,} bytes, and names {named['length']} in another "
-                             "file; export the model again")
+                             "file; export the model again", code="external-data")
         del tensor.external_data[:]
         tensor.external_data.extend(onnx.StringStringEntryProto(key=k, value=v) for k, v in named.items())
         try:
             load_external_data_for_tensor(tensor, str(folder))
         except (onnx.checker.ValidationError, OSError, ValueError, RuntimeError):    # the last for names without end
             raise GraphError(f"initializer {tensor.name} is kept in {named.get('location', '')!r}, which is no file "
-                             "in the model's folder, or not a whole one") from None
+                             "in the model's folder, or not a whole one", code="external-data") from None
     return model
 
 
 def _bytes(tensor: TensorProto) -> int:
     """What a tensor takes as raw data. Raises GraphError unless its type is a number and its shape is one."""
     if min(tensor.dims, default=0) < 0:
-        raise GraphError(f"initializer {tensor.name} has a negative dimension; export the model again")
+        raise GraphError(f"initializer {tensor.name} has a negative dimension; export the model again",
+                         code="invalid-model")
     try:
         bits = 8 * helper.tensor_dtype_to_np_dtype(tensor.data_type).itemsize
     except KeyError:
-        raise GraphError(f"initializer {tensor.name} is of an unknown type; export the model again") from None
+        raise GraphError(f"initializer {tensor.name} is of an unknown type; export the model again",
+                         code="invalid-model") from None
     return -(-math.prod(tensor.dims) * _PACKED_BITS.get(tensor.data_type, bits) // 8)
