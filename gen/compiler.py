@@ -100,14 +100,15 @@ def generate(graph: Graph, config: NpuConfig, options: CompileOptions, *, model:
     """
     result = lowered(graph, config, options, mapped)
     placed = result.placed
-    layers = [layer.mapped for step in placed.steps for layer in step]
+    layers, kept = [layer.mapped for step in placed.steps for layer in step], placed.buffer.places
     return Program(
         name=graph.name, config=config, code=encode_all(result.instructions), constants=placed.constants.tobytes(),
         data_beats=placed.end, write_start=placed.write_start, tensors=placed.tensors,
         inputs={name: tensor for name, (tensor, _) in graph.inputs.items()},
         outputs={name: tensor for name, (tensor, _) in graph.outputs.items()},
-        layers=tuple(LayerInfo(item.layer.name, item.layer.op, item.mode, item.input, item.layer.output, item.macs,
-                               item.useful_macs) for item in layers),
+        layers=tuple(LayerInfo(
+            item.layer.name, item.layer.op, "fused" if item.layer.output in kept else item.mode, item.input,
+            item.layer.output, item.macs, item.useful_macs) for item in layers),
         instruction_layers=tuple(result.owners), density=options.density, model=model,
         winograd={layer.name: layer.winograd.shifts
                   for layer in graph.layers if isinstance(layer, Conv) and layer.winograd},

@@ -16,7 +16,7 @@ class BufferAllocation:
 
 @dataclass(eq=False)
 class Chunk:
-    """Channel blocks in the input buffer; ``loaded`` is the position of their LOAD_ACT, -1 if there is none.
+    """Channel blocks in the input buffer; ``loaded`` is the position of their LOAD_ACT, -1 of what stays there.
 
     ``ahead``: beats of the weights of its first COMPUTE that are on their way already.
     """
@@ -35,7 +35,7 @@ class BufferRing:
 
     def __init__(self, depth: int) -> None:
         self._depth = depth
-        #: Places end here; what lies after is given out by `take_at` alone.
+        #: Places end here; after it is what stays in the buffer, which `take_at` alone gives out.
         self.limit = depth
         self._next = 0
         #: What is left of each place: from its first entry on, up to the second.
@@ -60,6 +60,7 @@ class BufferRing:
             self.restart()
         base = self._next
         self._next += size
+        assert self._next <= self.limit, "what is loaded reaches into what stays in the input buffer"
         return self.take_at(base, size)
 
     def take_at(self, base: int, size: int) -> tuple[BufferAllocation, int]:

@@ -6,10 +6,10 @@ from cores.arch.isa import Queue
 from cores.config import NpuConfig
 from gen.lowering.buffer_allocation import BufferAllocation, BufferRing, Chunk
 from gen.lowering.emitter import Emitter
-from gen.lowering.mapped import PlacedLayer
+from gen.lowering.mapped import PlacedLayer, data_of
 from gen.lowering.stores import Stores
 from gen.lowering.weights import Weights
-from gen.memory.placement import Placement
+from gen.memory.placement import BufferPlacement, Placement
 from gen.tiling.geometry import Geometry, Window
 from gen.tiling.weights import Pass
 
@@ -17,10 +17,10 @@ __all__ = ["Chunks"]
 
 
 class Chunks:
-    """Emits LOAD_ACTs into a ring of places, with what they wait for."""
+    """Emits LOAD_ACTs into a ring of places, with what they wait for; what stays in the input buffer needs none."""
 
-    def __init__(self, config: NpuConfig, tensors: Mapping[str, Placement], emitter: Emitter, stores: Stores,
-                 weights: Weights) -> None:
+    def __init__(self, config: NpuConfig, tensors: Mapping[str, Placement | BufferPlacement], emitter: Emitter,
+                 stores: Stores, weights: Weights) -> None:
         self._config, self._tensors = config, tensors
         self._emitter, self._stores, self._weights = emitter, stores, weights
         self.ring = BufferRing(config.input_depth)
@@ -34,6 +34,10 @@ class Chunks:
         """
         emitter, stores, mapped = self._emitter, self._stores, layer.mapped
         emitter.layer = layer.number
+        source = self._tensors[mapped.input]
+        if isinstance(source, BufferPlacement):
+            # Nobody waits for it to be free: what is stored there comes after a COMPUTE that does.
+            return Chunk(blocks, self.ring.take_at(*source.part(data_of(geometry, window)[0], blocks))[0], -1)
         place, freed = room or self.ring.take(window.entries * len(blocks))
         # The last output tile that writes what is loaded.
         writer = stores.last_writer(mapped.region(geometry, window, blocks)) if window.data_rows else -1
@@ -46,7 +50,7 @@ class Chunks:
             after[Queue.STORE] = emitter.recent(Queue.STORE, stores.position(writer))
             if work and emitter.waits(Queue.LOAD, Queue.STORE, after[Queue.STORE]):
                 ahead = self._load_ahead(layer, geometry, work[0])
-        loaded = mapped.load(emitter, self._tensors[mapped.input], geometry, window, blocks, place.base, after)
+        loaded = mapped.load(emitter, source, geometry, window, blocks, place.base, after)
         return Chunk(blocks, place, loaded, ahead)
 
     def _load_ahead(self, layer: PlacedLayer, geometry: Geometry, part: Pass) -> int:

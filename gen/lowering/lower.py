@@ -3,6 +3,7 @@
 from cores.arch.instruction import Instruction
 from gen.lowering.placed import PlacedGraph
 from gen.lowering.tiles import Tiles
+from gen.memory.region import Lifetime
 
 __all__ = ["lower"]
 
@@ -12,8 +13,9 @@ def lower(placed: PlacedGraph) -> tuple[list[Instruction], list[int]]:
 
     Raises ValueError when a field does not fit its bits.
     """
-    tiles = Tiles(placed.mapped.config, placed.tensors)
-    for step, layers in zip(placed.mapped.steps, placed.steps, strict=True):
+    tiles = Tiles(placed.mapped.config, placed.places)
+    for number, (step, layers) in enumerate(zip(placed.mapped.steps, placed.steps, strict=True)):
+        tiles.chunks.ring.limit = placed.buffer.room(Lifetime(number, number))
         step.emit(tiles, layers)
     tiles.stores.flush(tiles.stores.opened)
     return tiles.emitter.finish()

@@ -1,7 +1,7 @@
 """A layer with the way in which it is computed: what a mapping (`gen.mapping`) makes, and tiles are made of."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import ClassVar, Protocol
@@ -59,6 +59,8 @@ class MappedLayer(ABC):
 
     #: Its input lies in memory as rows of interleaved bytes.
     interleaves: ClassVar[bool] = False
+    #: Its input may be one that stays in the input buffer.
+    takes_kept: ClassVar[bool] = False
 
     @property
     @abstractmethod
@@ -66,8 +68,13 @@ class MappedLayer(ABC):
         """Name in the program's table."""
 
     @property
+    def windows(self) -> Sequence[Window]:
+        """Those of its output tiles."""
+        return self.plan.windows
+
+    @property
     def input(self) -> str:
-        """The tensor that is read from memory."""
+        """The tensor that is read from memory, or stays in the input buffer."""
         return self.layer.input
 
     @property

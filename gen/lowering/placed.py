@@ -1,6 +1,6 @@
-"""A mapped graph with a place for everything that is in memory."""
+"""A mapped graph with a place for everything: in memory, or in the input buffer."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,12 +14,13 @@ from gen.ir.parts import origin
 from gen.ir.tensor import Requantize
 from gen.lowering.mapped import MappedLayer, PlacedLayer
 from gen.lowering.steps import MappedGraph
-from gen.memory.placement import Placement, aligned
+from gen.memory.input_buffer import InputBuffer
+from gen.memory.placement import BufferPlacement, Placement, aligned
 from gen.memory.region import Constants, Lifetime, arrange
 from gen.tiling.geometry import MAX_BEATS
 from gen.tiling.weights import PARAMETER_BEATS
 
-__all__ = ["PlacedGraph", "in_memory", "pack_parameters", "require_room"]
+__all__ = ["PlacedGraph", "in_buffer", "in_memory", "pack_parameters", "require_room"]
 
 
 def pack_parameters(requantize: Requantize, config: NpuConfig) -> np.ndarray:
@@ -34,15 +35,24 @@ def pack_parameters(requantize: Requantize, config: NpuConfig) -> np.ndarray:
 
 @dataclass(frozen=True, eq=False)
 class PlacedGraph:
-    """The data region, in beats: constants from 0 on, feature maps from ``write_start`` to ``end``."""
+    """The data region, in beats: constants from 0 on, feature maps from ``write_start`` to ``end``. ``buffer`` has the
+    tensors that stay in the input buffer.
+    """
 
     mapped: MappedGraph
     #: The layers of each step.
     steps: Sequence[tuple[PlacedLayer, ...]]
     constants: np.ndarray
     write_start: int
+    #: In memory.
     tensors: dict[str, Placement]
     end: int
+    buffer: InputBuffer
+
+    @property
+    def places(self) -> Mapping[str, Placement | BufferPlacement]:
+        """Of all tensors."""
+        return {**self.tensors, **self.buffer.places}
 
     @classmethod
     def of(cls, mapped: MappedGraph, *, keep_all: bool = False, contents: bool = True) -> "PlacedGraph":
@@ -68,7 +78,7 @@ class PlacedGraph:
         tensors, end = arrange(in_memory(mapped, keep_all=keep_all), write_start, config.ic_lanes)
         if end > MAX_BEATS:
             raise UnfitError(_largest(mapped, end))
-        return cls(mapped, steps, constants.data(), write_start, tensors, end)
+        return cls(mapped, steps, constants.data(), write_start, tensors, end, in_buffer(mapped))
 
 
 def _constants(layer: MappedLayer, constants: Constants) -> dict[Opcode, range]:
@@ -114,23 +124,20 @@ def _largest(mapped: MappedGraph, end: int) -> dict[str, Reason]:
     return found
 
 
-def in_memory(mapped: MappedGraph, *, keep_all: bool) -> dict[str, tuple[Placement, Lifetime]]:
-    """The form of every tensor in memory, and when it is needed.
+def _lifetimes(mapped: MappedGraph) -> dict[str, Lifetime]:
+    """When each tensor is needed, wherever it is.
 
     That a STORE may overwrite what an earlier step has loaded needs no token of its own: it comes after a COMPUTE of
     its step, that one after a LOAD_ACT of it, and the queue of loads has the earlier step's before that one. Only side
     data may be loaded when the next step has begun (`gen.lowering`): what is added is kept for one step more. A tensor
     and its parts are needed from the first that is written to the last that is read.
     """
-    graph, last = mapped.graph, len(mapped.steps)
-    inner = frozenset().union(*(step.inner for step in mapped.steps))
+    graph = mapped.graph
     times = {tensor: Lifetime(-1, -1) for tensor, _ in graph.inputs.values()}
-    interleaved = set()
 
     def needed(name: str, number: int) -> None:
-        if name not in inner:
-            now = Lifetime(number, number)
-            times[name] = now.joined(times.get(name, now))
+        now = Lifetime(number, number)
+        times[name] = now.joined(times.get(name, now))
 
     for number, step in enumerate(mapped.steps):
         for layer in step.layers:
@@ -138,13 +145,25 @@ def in_memory(mapped: MappedGraph, *, keep_all: bool) -> dict[str, tuple[Placeme
             for name in layer.others:
                 needed(name, number + 1)
             needed(layer.layer.output, number)
-            if layer.interleaves:
-                interleaved.add(layer.input)
     for tensor, _ in graph.outputs.values():
-        needed(tensor, last)
+        needed(tensor, len(mapped.steps))
     for name in list(times):
         whole, _ = origin(graph.tensors, name)
         times[whole] = times[name].joined(times.get(whole, times[name]))
+    return times
+
+
+def in_buffer(mapped: MappedGraph) -> InputBuffer:
+    """The input buffer with the tensors that stay there."""
+    times = _lifetimes(mapped) if mapped.kept else {}
+    return InputBuffer(mapped.config.input_depth, {name: (strips, times[name]) for name, strips in mapped.kept.items()})
+
+
+def in_memory(mapped: MappedGraph, *, keep_all: bool) -> dict[str, tuple[Placement, Lifetime]]:
+    """The form of every tensor in memory, and when it is needed."""
+    graph, times = mapped.graph, _lifetimes(mapped)
+    always = Lifetime(-1, len(mapped.steps))
+    interleaved = {layer.input for step in mapped.steps for layer in step.layers if layer.interleaves}
 
     def form(name: str) -> Placement:
         (channels, height, width), (whole, place) = graph.tensors[name].shape, origin(graph.tensors, name)
@@ -152,5 +171,5 @@ def in_memory(mapped: MappedGraph, *, keep_all: bool) -> dict[str, tuple[Placeme
             return Placement(0, (channels, height, width), name in mapped.maps, name in interleaved)
         return Placement(place.start // mapped.config.ic_lanes * height * width, (channels, height, width), whole=whole)
 
-    return {name: (form(name), Lifetime(-1, last) if keep_all else times[origin(graph.tensors, name)[0]])
-            for name in times}
+    return {name: (form(name), always if keep_all else times[origin(graph.tensors, name)[0]])
+            for name in times if name not in mapped.kept}

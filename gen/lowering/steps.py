@@ -1,14 +1,15 @@
 """A graph as a machine computes it: in steps."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 from cores.config import NpuConfig
 from gen.ir.graph import Graph
 from gen.lowering.mapped import MappedLayer, PlacedLayer
 from gen.lowering.tiles import Tiles
-from gen.tiling.schedule import Plan
+from gen.memory.placement import Strips
 
 __all__ = ["MappedGraph", "Step"]
 
@@ -22,14 +23,9 @@ class Step(ABC):
         """In order."""
 
     @property
-    def plans(self) -> tuple[Plan, ...]:
-        """The tiling of each layer."""
-        return tuple(layer.plan for layer in self.layers)
-
-    @property
-    def inner(self) -> frozenset[str]:
-        """Tensors that its layers hand on inside the machine."""
-        return frozenset()
+    def kept(self) -> Mapping[str, Strips]:
+        """Of what its layers write, the tensors that stay in the input buffer until they are read."""
+        return {}
 
     @abstractmethod
     def emit(self, tiles: Tiles, placed: Sequence[PlacedLayer]) -> None:
@@ -45,3 +41,8 @@ class MappedGraph:
     steps: Sequence[Step]
     #: Tensors that lie in memory as maps of signs.
     maps: frozenset[str] = frozenset()
+
+    @cached_property
+    def kept(self) -> Mapping[str, Strips]:
+        """Tensors that are never in memory, but in the input buffer."""
+        return {name: strips for step in self.steps for name, strips in step.kept.items()}

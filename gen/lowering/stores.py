@@ -4,13 +4,12 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
 from cores.arch.isa import Opcode, Queue, largest_field
-from cores.arch.numerics import MAP_PIXELS
 from gen.ir.graph import upscaled
 from gen.ir.tensor import broadcasts
 from gen.lowering.buffer_allocation import TensorWrites
 from gen.lowering.emitter import Emitter
 from gen.lowering.mapped import MappedLayer, PlacedLayer, Region
-from gen.memory.placement import Placement
+from gen.memory.placement import BufferPlacement, Placement
 from gen.tiling.geometry import Window
 from gen.tiling.weights import PARAMETER_BEATS
 
@@ -37,8 +36,6 @@ class OutputTile:
     computed: int
     #: Fields of STORE_SET that say how its words lie.
     words: Mapping[str, int] = field(default_factory=dict)
-    #: It goes to the input buffer instead: entries of a block, and the first entry of block 0.
-    local: tuple[int, int] | None = None
 
 
 class Stores:
@@ -47,7 +44,7 @@ class Stores:
     A tile's position is that of its last STORE.
     """
 
-    def __init__(self, tensors: Mapping[str, Placement], emitter: Emitter) -> None:
+    def __init__(self, tensors: Mapping[str, Placement | BufferPlacement], emitter: Emitter) -> None:
         self._tensors, self._emitter = tensors, emitter
         #: Of tensors that are part of no other.
         self._writes = {name: TensorWrites() for name, place in tensors.items() if place.whole is None}
@@ -74,10 +71,9 @@ class Stores:
 
     def open(self, tile: OutputTile) -> None:
         """Note a tile whose STORE can follow from now on."""
-        if tile.local is None:
-            blocks = tile.blocks.start, tile.blocks.stop
-            whole = self._in_whole(Region(tile.layer.mapped.layer.output, blocks, _pixels(tile, tile.copies)))
-            self._writes[whole.tensor].add(self.opened, whole.blocks, whole.pixels)
+        blocks = tile.blocks.start, tile.blocks.stop
+        whole = self._in_whole(Region(tile.layer.mapped.layer.output, blocks, _pixels(tile, tile.copies)))
+        self._writes[whole.tensor].add(self.opened, whole.blocks, whole.pixels)
         self._tiles.append(tile)
 
     def flush(self, through: int) -> None:
@@ -100,23 +96,15 @@ class Stores:
         if place.whole is None:
             return region
         _, height, width = place.shape
-        skipped = (place.offset - self._tensors[place.whole].offset) // (height * width)
+        skipped = (place.offset - self._in_memory(place.whole).offset) // (height * width)
         first, end = region.blocks
         return Region(place.whole, (first + skipped, end + skipped), region.pixels)
 
-    def _places(self, tile: OutputTile, copy: int) -> tuple[int, int, int]:
-        """The row pitch, block pitch and offset of the STORE of a copy."""
-        if tile.local is not None:
-            # One row after the other.
-            block_pitch, start = tile.local
-            return 0, block_pitch, start + tile.blocks.start * block_pitch
-        mapped = tile.layer.mapped
-        place = self._tensors[mapped.layer.output]
-        _, height, width = place.shape
-        row, col = divmod(_pixels(tile, range(copy, copy + 1))[0], width)
-        row_pitch = place.row_beats * mapped.layer.repeats[0]
-        start = (tile.blocks.start * height + row) * place.row_beats + (col // MAP_PIXELS if place.signs else col)
-        return row_pitch if tile.window.rows > 1 else 0, height * place.row_beats, place.offset + start
+    def _in_memory(self, name: str) -> Placement:
+        """The place of a tensor that must have one there."""
+        place = self._tensors[name]
+        assert isinstance(place, Placement), f"tensor {name} stays in the input buffer"
+        return place
 
     def _store(self, tile: OutputTile) -> None:
         emitter = self._emitter
@@ -130,14 +118,17 @@ class Stores:
         """Emit the STORE of a copy and its side data; returns its position."""
         emitter, mapped = self._emitter, tile.layer.mapped
         window, others, across = tile.window, mapped.layer.others, mapped.layer.repeats[1]
-        row_pitch, block_pitch, offset = self._places(tile, copy)
+        place = self._tensors[mapped.layer.output]
+        to = place.destination(tile.blocks.start, _pixels(tile, range(copy, copy + 1))[0],
+                               row_step=mapped.layer.repeats[0])
         emitter.set(
-            Opcode.STORE_SET, rows=window.rows, cols=window.cols * across, row_pitch=row_pitch,
-            block_pitch=block_pitch, local=int(tile.local is not None), **tile.words)
+            Opcode.STORE_SET, rows=window.rows, cols=window.cols * across,
+            row_pitch=to.row_pitch if window.rows > 1 else 0, block_pitch=to.block_pitch,
+            local=int(place.space == "buffer"), **tile.words)
         self._set_chain(tile)
         # A pooled STORE runs beside its POOL; any other begins when its sums are final.
         position = emitter.emit(
-            Opcode.STORE, after={} if tile.pooled else {Queue.COMPUTE: tile.computed}, offset=offset,
+            Opcode.STORE, after={} if tile.pooled else {Queue.COMPUTE: tile.computed}, offset=to.offset,
             blocks=len(tile.blocks), bank=tile.bank, pooled=int(tile.pooled), repeats=across - 1)
         if not others:
             for block in tile.blocks[::_PARAMETER_BLOCKS]:
@@ -152,13 +143,13 @@ class Stores:
     def _is_broadcast(self, mapped: MappedLayer, name: str) -> bool:
         """Whether a tensor that is read beside the input has one number for all pixels of a channel."""
         result = mapped.target.shape[0], *upscaled(mapped.layer, mapped.target.shape[1:])
-        return broadcasts(self._tensors[name].shape, result)
+        return broadcasts(self._in_memory(name).shape, result)
 
     def _set_chain(self, tile: OutputTile) -> None:
         """Have done to results what a tile's layer wants, and load the constants that this takes."""
         mapped = tile.layer.mapped
         chain = _chain(mapped, {name for name in mapped.layer.others if self._is_broadcast(mapped, name)})
-        if tile.local is None and self._tensors[mapped.layer.output].signs:
+        if self._tensors[mapped.layer.output].signs:
             chain[Opcode.STORE_SIGNS] = {}
         due = {opcode: beats for opcode, beats in tile.layer.constants.items() if self._loaded.get(opcode) != beats}
         self._loaded |= due
@@ -176,7 +167,7 @@ class Stores:
         start, end = (0, 1) if copy is None else _pixels(tile, range(copy, copy + 1))
         rows, cols = (1, 1) if copy is None else (tile.window.rows, tile.window.cols)
         down, across = tile.layer.mapped.layer.repeats
-        place = self._tensors[tensor]
+        place = self._in_memory(tensor)
         _, height, width = place.shape
         writer = self.last_writer(Region(tensor, (block, block + 1), (start, end)))
         after = {} if writer < 0 else {Queue.STORE: self._emitter.recent(Queue.STORE, self.position(writer))}

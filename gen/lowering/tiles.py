@@ -10,7 +10,7 @@ from gen.lowering.emitter import Emitter
 from gen.lowering.mapped import PlacedLayer
 from gen.lowering.stores import OutputTile, Stores
 from gen.lowering.weights import Weights
-from gen.memory.placement import Placement
+from gen.memory.placement import BufferPlacement, Placement
 from gen.tiling.geometry import Geometry, Window
 from gen.tiling.weights import Pass
 
@@ -20,8 +20,8 @@ __all__ = ["Tile", "Tiles"]
 class Tiles:
     """Makes output tiles: what the layers of all kinds have in common."""
 
-    def __init__(self, config: NpuConfig, tensors: Mapping[str, Placement]) -> None:
-        self.config = config
+    def __init__(self, config: NpuConfig, tensors: Mapping[str, Placement | BufferPlacement]) -> None:
+        self.config, self.tensors = config, tensors
         self.emitter = Emitter()
         self.stores = Stores(tensors, self.emitter)
         self.weights = Weights(config, self.emitter)
@@ -37,13 +37,13 @@ class Tiles:
         return self.emitter.count(Queue.COMPUTE) - 1
 
     def begin(self, layer: PlacedLayer, geometry: Geometry, window: Window, blocks: range, *, narrow: bool = False,
-              local: tuple[int, int] | None = None, copies: range | None = None) -> "Tile":
-        """A tile of some channel blocks; ``narrow``: it is computed with ``spread``; ``local``: as in `OutputTile`.
+              copies: range | None = None) -> "Tile":
+        """A tile of some channel blocks; ``narrow``: it is computed with ``spread``.
 
         ``copies``: of each row, all unless given; as in `OutputTile`.
         """
         copies = range(layer.mapped.layer.repeats[0]) if copies is None else copies
-        return Tile(self, layer, geometry, window, blocks, narrow, local, copies)
+        return Tile(self, layer, geometry, window, blocks, narrow, copies)
 
     def take_bank(self) -> tuple[int, int]:
         """A bank for a tile, and the tile whose STORE must have read it before.
@@ -56,23 +56,25 @@ class Tiles:
         return bank, self._finished[bank]
 
     def finish(self, tile: OutputTile) -> None:
-        """Emit the STORE of the tile before; this one's at once if it is pooled."""
+        """Emit the STORE of the tile before; this one's at once if it is pooled, or goes to the input buffer: its
+        parameters are few, and should not queue after the next blocks' pixels.
+        """
         number = self.stores.opened
         self.stores.flush(number - 1)
         self.stores.open(tile)
-        if tile.pooled:
-            self.stores.flush(number)
-        else:
+        if not tile.pooled:
             self._taken[tile.bank], self._finished[tile.bank], self._last_bank = False, number, tile.bank
+        if tile.pooled or self.tensors[tile.layer.mapped.layer.output].space == "buffer":
+            self.stores.flush(number)
 
 
 class Tile:
     """One output tile, from its first COMPUTE to its last."""
 
     def __init__(self, tiles: Tiles, layer: PlacedLayer, geometry: Geometry, window: Window, blocks: range,
-                 narrow: bool, local: tuple[int, int] | None, copies: range) -> None:
+                 narrow: bool, copies: range) -> None:
         self._tiles, self._layer, self.geometry, self.window = tiles, layer, geometry, window
-        self._blocks, self._narrow, self._local, self._copies = blocks, narrow, local, copies
+        self._blocks, self._narrow, self._copies = blocks, narrow, copies
         #: Its accumulator bank, once it has begun, and the tile that was there before.
         self._bank = self._before = -1
 
@@ -80,24 +82,31 @@ class Tile:
     def begun(self) -> bool:
         return self._bank >= 0
 
-    def compute(self, part: Pass, chunk: Chunk, *, row: int = 0, needed: int = -1) -> None:
+    def compute(self, part: Pass, chunk: Chunk, *, row: int = 0) -> None:
         """A COMPUTE of input blocks in ``chunk``, and its weights.
 
-        ``row``: of the input rows in the buffer, the first that it reads. ``needed``: the output tile whose STORE
-        brings the last of them there.
+        ``row``: of the input rows in the buffer, the first that it reads.
         """
         tiles, first = self._tiles, not self.begun
-        stores = tiles.stores
         if first:
             self._bank, self._before = tiles.take_bank()
         tiles.emitter.layer = self._layer.number
-        awaited = max(needed, self._before)
-        stores.flush(awaited)
-        after = {Queue.LOAD: chunk.loaded, Queue.STORE: stores.position(awaited) if awaited >= 0 else -1}
+        awaited = max(self._stored(range(part.block, part.block + part.blocks)), self._before)
+        tiles.stores.flush(awaited)
+        after = {Queue.LOAD: chunk.loaded, Queue.STORE: tiles.stores.position(awaited) if awaited >= 0 else -1}
         fields = self.geometry.compute_fields(self.window, tiles.config, narrow=self._narrow, rows=part.rows)
         tiles.emitter.set(Opcode.COMPUTE_SET, **fields)
         ahead, chunk.ahead = chunk.ahead, 0
         self._layer.mapped.compute(self, part, chunk, after, first=first, ahead=ahead, row=row)
+
+    def _stored(self, blocks: range) -> int:
+        """Of an input that stays in the input buffer, the output tile whose STORE brings the last of ``blocks`` there;
+        -1 of one that is loaded.
+        """
+        tiles, mapped = self._tiles, self._layer.mapped
+        if tiles.tensors[mapped.input].space == "memory":
+            return -1
+        return tiles.stores.last_writer(mapped.region(self.geometry, self.window, blocks))
 
     def emit(self, opcode: Opcode, after: dict[Queue, int], **fields: int) -> None:
         """A COMPUTE into the tile's bank."""
@@ -119,7 +128,10 @@ class Tile:
         """
         self._tiles.emitter.layer = self._layer.number
         self._tiles.emitter.set(Opcode.COMPUTE_SET, **geometry.compute_fields(box, self._tiles.config))
-        self._emit(Opcode.POOL, {Queue.LOAD: chunk.loaded}, buf_base=chunk.place.base, blocks=len(chunk.blocks),
+        after, stored = {Queue.LOAD: chunk.loaded}, self._stored(chunk.blocks)
+        if stored >= 0:
+            after[Queue.STORE] = self._tiles.stores.position(stored)
+        self._emit(Opcode.POOL, after, buf_base=chunk.place.base, blocks=len(chunk.blocks),
                    maximum=int(maximum), resume=int(not first), open=int(not last))
         if last:
             self._tiles.finish(self._output(bank=0, pooled=True))
@@ -131,7 +143,7 @@ class Tile:
     def _output(self, *, bank: int, pooled: bool) -> OutputTile:
         fields = {} if pooled else self.geometry.store_fields(self.window, self._tiles.config, narrow=self._narrow)
         return OutputTile(self._layer, self.window, self._blocks, self._copies, bank, pooled, self._tiles.last_compute,
-                          fields, self._local)
+                          fields)
 
     def _emit(self, opcode: Opcode, after: dict[Queue, int], **fields: int) -> None:
         self._tiles.emitter.emit(opcode, after=after, **fields)

@@ -3,10 +3,11 @@
 from itertools import combinations
 
 from gen.ir.graph import unscaled
-from gen.ir.parts import Present, origin
+from gen.ir.parts import Present, origin, wholes
+from gen.lowering.mapped import MappedLayer, data_of
 from gen.lowering.placed import PlacedGraph, in_memory
 from gen.lowering.steps import MappedGraph
-from gen.memory.placement import ALIGNMENT
+from gen.memory.placement import ALIGNMENT, Strips
 from gen.tiling.schedule import Plan
 
 __all__ = ["StageError", "verify_mapped", "verify_placed"]
@@ -35,7 +36,7 @@ def verify_mapped(mapped: MappedGraph) -> None:
         whole, channels = origin(tensors, name)
         _require(channels.start % tn == 0, f"tensor {name} does not begin at a block of {whole}")
     for step in mapped.steps:
-        for layer, plan in zip(step.layers, step.plans, strict=True):
+        for layer in step.layers:
             name, output = layer.layer.name, layer.layer.output
             _require(known.get(output) == name, f"layer {name} is not in the graph")
             for tensor in (layer.input, *layer.others):
@@ -43,10 +44,51 @@ def verify_mapped(mapped: MappedGraph) -> None:
             _require(not written.any_of(output), f"layer {name} writes {output} again")
             _require(layer.target == unscaled(layer.layer, tensors[output]),
                      f"layer {name} has another output than the graph")
-            _require(_covers(plan), f"the tiles of layer {name} do not cover its output once")
+            _require(_covers(layer.plan), f"the tiles of layer {name} do not cover its output once")
             written.add(output)
     for name, (tensor, _) in mapped.graph.outputs.items():
         _require(written.all_of(tensor), f"output {name}: no step writes {tensor}")
+    for name, strips in mapped.kept.items():
+        _verify_kept(mapped, name, strips)
+
+
+def _verify_kept(mapped: MappedGraph, name: str, strips: Strips) -> None:
+    """A tensor that stays in the input buffer lies there as it is stored, and as all that reads it wants it."""
+    graph, config = mapped.graph, mapped.config
+    channels, height, width = graph.tensors[name].shape
+    blocks, pixels, ends = -(-channels // config.ic_lanes), height * width, (*strips.starts[1:], strips.pixels)
+    _require((strips.blocks, strips.pixels, strips.banks) == (blocks, pixels, config.banks) and strips.starts[0] == 0
+             and all(start < end for start, end in zip(strips.starts, ends, strict=True)),
+             f"the strips of {name} in the input buffer are not those of its {blocks} blocks of {pixels} pixels")
+    outside = {tensor for tensor, _ in (*graph.inputs.values(), *graph.outputs.values())}
+    related = any(name in wholes(graph.tensors, other) for other in graph.tensors)
+    _require(bool(config.local_store) and name not in outside | mapped.maps
+             and graph.tensors[name].part is None and not related, f"tensor {name} cannot stay in the input buffer")
+    for layer in (layer for step in mapped.steps for layer in step.layers):
+        _require(name not in layer.others, f"layer {layer.layer.name} reads {name} as side data, which is in memory")
+        if layer.layer.output == name:
+            _require(layer.layer.repeats == (1, 1) and all(
+                _in_one(strips, window.y * width + window.x, window.rows * window.cols)
+                and (window.rows == 1 or window.cols == width) for window in layer.windows),
+                f"the tiles of layer {layer.layer.name} are no parts of the strips of {name}")
+        if layer.input == name:
+            _require(layer.takes_kept and _reads_strips(layer, strips),
+                     f"layer {layer.layer.name} does not read {name} by its strips")
+
+
+def _in_one(strips: Strips, pixel: int, count: int) -> bool:
+    """Whether so many pixels from one on are in one strip, and begin where an entry does."""
+    ends = (*strips.starts[1:], strips.pixels)
+    return any(start <= pixel and pixel + count <= end and (pixel - start) % strips.banks == 0
+               for start, end in zip(strips.starts, ends, strict=True))
+
+
+def _reads_strips(layer: MappedLayer, strips: Strips) -> bool:
+    """Whether each window of a layer is a strip as it lies in the buffer."""
+    lengths, geometry = dict(zip(strips.starts, strips.pitches, strict=True)), layer.plan.geometry
+    return geometry.load_stride == 1 and all(
+        lengths.get(data_of(geometry, window)[0]) == window.entries and window.load_beats == window.data_cols
+        for window in layer.plan.windows)
 
 
 def _covers(plan: Plan) -> bool:
@@ -60,10 +102,12 @@ def _covers(plan: Plan) -> bool:
 
 
 def verify_placed(placed: PlacedGraph) -> None:
-    """Constants and feature maps lie apart and inside; maps that are needed at the same time do not share a place.
+    """Constants and feature maps lie apart and inside; maps that are needed at the same time do not share a place, in
+    memory or in the input buffer.
 
     Raises StageError.
     """
+    _verify_buffer(placed)
     tn = placed.mapped.config.ic_lanes
     _require(len(placed.constants) <= placed.write_start, "constants reach into the feature maps")
     needed = in_memory(placed.mapped, keep_all=False)
@@ -84,3 +128,15 @@ def verify_placed(placed: PlacedGraph) -> None:
         if needed[one][1].meets(needed[other][1]):
             _require(not placed.tensors[one].overlaps(placed.tensors[other], tn),
                      f"tensors {one} and {other} are needed at the same time and share a place")
+
+
+def _verify_buffer(placed: PlacedGraph) -> None:
+    buffer, depth = placed.buffer, placed.mapped.config.input_depth
+    _require(buffer.places.keys() == placed.mapped.kept.keys(), "a tensor in the input buffer has no place")
+    for name, place in buffer.places.items():
+        _require(0 <= place.offset <= depth - place.strips.entries, f"tensor {name} lies outside the input buffer")
+    for one, other in combinations(buffer.places, 2):
+        first, second = sorted((buffer.places[one], buffer.places[other]), key=lambda place: place.offset)
+        _require(not buffer.kept[one][1].meets(buffer.kept[other][1])
+                 or first.offset + first.strips.entries <= second.offset,
+                 f"tensors {one} and {other} are in the input buffer at the same time and share a place")

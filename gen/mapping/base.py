@@ -15,6 +15,7 @@ from gen.lowering.mapped import MappedLayer, PlacedLayer
 from gen.lowering.steps import Step
 from gen.lowering.tiles import Tiles
 from gen.mapping.overflow_check import fit_sums
+from gen.memory.placement import Strips
 from gen.options import CompileOptions
 from gen.tiling.schedule import Plan
 
@@ -118,13 +119,18 @@ class Mapping(MappedLayer):
 
 @dataclass(frozen=True, eq=False)
 class Single(Step):
-    """A layer by itself."""
+    """A layer by itself; ``strips``: of its result, if that stays in the input buffer."""
 
     mapping: Mapping
+    strips: Strips | None = None
 
     @property
     def layers(self) -> tuple[MappedLayer, ...]:
         return (self.mapping,)
+
+    @property
+    def kept(self) -> Table[str, Strips]:
+        return {} if self.strips is None else {self.mapping.layer.output: self.strips}
 
     def emit(self, tiles: Tiles, placed: Sequence[PlacedLayer]) -> None:
         self.mapping.emit(tiles, placed[0])

@@ -5,21 +5,24 @@ windows and stored to the input buffer as one long row a block, which is what th
 does, the next unit's blocks are made one by one between its COMPUTEs, so that their stores run beside it.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from cores.config import NpuConfig
 from gen.ir.graph import Conv, Graph, Layer
 from gen.ir.queries import count_readers
-from gen.lowering.buffer_allocation import Chunk
 from gen.lowering.mapped import MappedLayer, PlacedLayer
+from gen.lowering.placed import in_buffer
 from gen.lowering.steps import MappedGraph, Step
 from gen.lowering.tiles import Tiles
 from gen.mapping.pack import is_narrow
 from gen.mapping.plain import PlainMapping
 from gen.mapping.trial import Trial
 from gen.mapping.windows import WindowGeometry, WindowMapping, WindowWeights
+from gen.memory.input_buffer import InputBuffer
+from gen.memory.placement import Strips
+from gen.memory.region import Lifetime
 from gen.options import CompileOptions
 from gen.tiling.geometry import Geometry, Window, split
 from gen.tiling.schedule import (
@@ -52,17 +55,14 @@ _TILE_UNITS = (1, 2, 4, 8, 16)
 
 @dataclass(frozen=True)
 class FusedPlan:
-    """The tiling of two layers. ``pointwise.windows`` are the units, parts of the tiles ``depthwise.windows``.
-
-    The last ``places`` * ``place_entries`` entries of the input buffer hold the units in turn.
+    """The tiling of two layers. ``pointwise.windows`` are the units, parts of the tiles ``depthwise.windows``; each is
+    one of the ``strips`` in the input buffer.
     """
 
     depthwise: Plan
     pointwise: Plan
-    places: int
-    place_entries: int
-    #: Channel blocks of a unit, and output tiles of the pointwise layer.
-    blocks: int
+    strips: Strips
+    #: Output tiles of the pointwise layer.
     tiles: int
     #: The first unit's blocks are made between the parts of its first pointwise tile, not before it.
     early: bool
@@ -78,7 +78,7 @@ class FusedPlan:
 
         The next unit's blocks are shared out evenly between the tiles and within each.
         """
-        blocks, early = self.blocks, self.early and unit == 0
+        blocks, early = self.strips.blocks, self.early and unit == 0
         if early and tile == 0:
             return [(min(blocks, block + 2), block + 1) for block in range(blocks)]
         tile, tiles = tile - early, self.tiles - early
@@ -117,49 +117,39 @@ class FusedPair(Step):
         return self.first, self.second
 
     @property
-    def plans(self) -> tuple[Plan, ...]:
-        return self.plan.depthwise, self.plan.pointwise
-
-    @property
-    def inner(self) -> frozenset[str]:
-        return frozenset({self.first.layer.output})
+    def kept(self) -> Mapping[str, Strips]:
+        return {self.first.layer.output: self.plan.strips}
 
     def emit(self, tiles: Tiles, placed: Sequence[PlacedLayer]) -> None:
-        plan, config, ring, (windows, pointwise) = self.plan, tiles.config, tiles.chunks.ring, placed
-        first, second = self.first, self.second
-        blocks, out_blocks = len(first.tiles), second.output_blocks(config.oc_groups)
-        ring.limit = config.input_depth - plan.places * plan.place_entries
-        bases = [ring.limit + unit % plan.places * plan.place_entries for unit in range(len(plan.pointwise.windows))]
-        local = [(window.entries, base) for window, base in zip(plan.pointwise.windows, bases, strict=True)]
-        coming = first.output_tiles(tiles, windows, local)
-        made: list[int] = []    # numbers of the depthwise output tiles so far
-        for unit, (window, base) in enumerate(zip(plan.pointwise.windows, bases, strict=True)):
-            place, _ = ring.take_at(base, plan.place_entries)
-            chunk = Chunk(range(blocks), place, -1)
+        (windows, pointwise), second, plan = placed, self.second, self.plan.pointwise
+        blocks, out_blocks = range(self.plan.strips.blocks), second.output_blocks(tiles.config.oc_groups)
+        coming, made = self.first.output_tiles(tiles, windows), 0
+        for unit, window in enumerate(plan.windows):
+            chunk = tiles.chunks.load(pointwise, plan.geometry, window, blocks)
             for number, passes in enumerate(second.tiles):
-                tile = tiles.begin(pointwise, plan.pointwise.geometry, window, out_blocks[number],
-                                   narrow=plan.pointwise.narrow and number == len(second.tiles) - 1)
+                tile = tiles.begin(pointwise, plan.geometry, window, out_blocks[number],
+                                   narrow=plan.narrow and number == len(second.tiles) - 1)
                 low = 0
-                for count, high in plan.pieces(unit, number):
+                for count, high in self.plan.pieces(unit, number):
                     # Between parts of this tile, which keeps its bank, others pass through the other one.
-                    while len(made) < count:
-                        made.append(next(coming))
-                    for part in tiles.weights.cut(plan.pointwise.geometry, passes, range(low, high)):
-                        tile.compute(part, chunk, needed=made[unit * blocks + part.block + part.blocks - 1])
+                    while made < count:
+                        next(coming)
+                        made += 1
+                    for part in tiles.weights.cut(plan.geometry, passes, range(low, high)):
+                        tile.compute(part, chunk)
                     low = high
                 tile.end()
-            place.last_reader = tiles.last_compute
-        ring.limit = config.input_depth
+            chunk.place.last_reader = tiles.last_compute
 
 
 def fuse(mapped: MappedGraph, options: CompileOptions) -> MappedGraph:
     """The graph with those pairs of layers fused that are faster together, by the time model."""
     if not mapped.config.local_store or (options.depthwise, options.fusion) != ("auto", "auto"):
         return mapped
-    trial = Trial(mapped)
+    trial, buffer = Trial(mapped), in_buffer(mapped)
     steps: list[Step] = list(mapped.steps)
-    for first, second in pairwise(mapped.steps):
-        pairs = _pairs(first.layers[0], second.layers[0], mapped)
+    for number, (first, second) in enumerate(pairwise(mapped.steps)):
+        pairs = _pairs(first.layers[0], second.layers[0], mapped, _Room(buffer, Lifetime(number, number + 1)))
         if not pairs:
             continue
         # By themselves, to see whether any is good; then with their neighbours, whose waiting they decide.
@@ -179,13 +169,19 @@ def fuse(mapped: MappedGraph, options: CompileOptions) -> MappedGraph:
     return replace(mapped, steps=steps)
 
 
-class _FusedWindows(WindowMapping):
-    @property
-    def mode(self) -> str:
-        return "fused"
+@dataclass(frozen=True, eq=False)
+class _Room:
+    """The input buffer while a pair runs."""
+
+    buffer: InputBuffer
+    steps: Lifetime
+
+    def beside(self, strips: Strips) -> int:
+        """Entries for what the pair loads."""
+        return self.buffer.keeping("", strips, self.steps).room(self.steps)
 
 
-def _pairs(first: MappedLayer, second: MappedLayer, mapped: MappedGraph) -> list[FusedPair]:
+def _pairs(first: MappedLayer, second: MappedLayer, mapped: MappedGraph, room: _Room) -> list[FusedPair]:
     """The ways to fuse two layers that are worth a trial."""
     if not isinstance(second, PlainMapping) or not fusable(mapped.graph, first.layer, second.layer):
         return []
@@ -200,10 +196,10 @@ def _pairs(first: MappedLayer, second: MappedLayer, mapped: MappedGraph) -> list
     pointwise = Geometry.of(second.layer, second.source, second.target)
     limit = _PROMISING * (first.plan.cost + second.plan.cost)
     return [
-        FusedPair(_FusedWindows(
+        FusedPair(WindowMapping(
             layer=layer, source=first.source, target=first.target, config=config, requantize=first.requantize,
-            plan=plan.depthwise, tiles=weights.tiles, taps=weights), second, plan)
-        for plan in _plans(_Costs(second, geometry, pointwise, weights, config)) if plan.cost < limit]
+            plan=plan.depthwise, tiles=weights.tiles, taps=weights), replace(second, plan=plan.pointwise), plan)
+        for plan in _plans(_Costs(second, geometry, pointwise, weights, config), room) if plan.cost < limit]
 
 
 class _Costs:
@@ -281,14 +277,11 @@ def _tilings(costs: _Costs) -> Iterator[tuple[WindowGeometry, list[Window], list
                 yield form, tiles, parts, units
 
 
-def _estimate(costs: _Costs, tiles: Sequence[Window], parts: Sequence[Sequence[Window]],
-              units: Sequence[Window]) -> tuple[float, float, int, int, int] | None:
-    """(cycles, beats, chunk, places, entries of a place) of a tiling; None if the input buffer is too small."""
+def _estimate(costs: _Costs, tiles: Sequence[Window], parts: Sequence[Sequence[Window]], units: Sequence[Window],
+              room: int) -> tuple[float, float, int] | None:
+    """(cycles, beats, chunk) of a tiling; None if the ``room`` beside its units is too small."""
     config, blocks = costs.config, costs.blocks
     flat = [part for of_tile in parts for part in of_tile]
-    places = min(2, len(units))
-    place = blocks * max(unit.entries for unit in units)
-    room = config.input_depth - places * place
     entries = max(tile.entries for tile in tiles)
     whole = len(flat) > len(tiles)      # tiles are loaded row by row, with all their blocks
     if whole:
@@ -318,23 +311,25 @@ def _estimate(costs: _Costs, tiles: Sequence[Window], parts: Sequence[Sequence[W
         if part is not None and serial:
             cycles += min(load, array)
     cycles += costs.out_blocks / len(costs.second.tiles) * units[-1].cols * costs.store_cycles
-    return cycles, beats, chunk, places, place
+    return cycles, beats, chunk
 
 
-def _plans(costs: _Costs) -> list[FusedPlan]:
+def _plans(costs: _Costs, room: _Room) -> list[FusedPlan]:
     """The best tilings of a depthwise layer in windows and the pointwise one after it, by the cycles reckoned."""
     plans = []
     for form, tiles, parts, units in _tilings(costs):
-        estimate = _estimate(costs, tiles, parts, units)
+        strips = Strips(costs.blocks, tuple(unit.x for unit in units), costs.pointwise.output_size[1],
+                        min(2, len(units)), costs.config.banks)
+        estimate = _estimate(costs, tiles, parts, units, room.beside(strips))
         if estimate is not None:
-            cycles, beats, chunk, places, entries = estimate
+            cycles, beats, chunk = estimate
             plans.append(FusedPlan(Plan(form, tuple(tiles), chunk, False, False, 0, 0),
                                    Plan(costs.pointwise, tuple(units), costs.blocks, True, costs.narrow, 0, 0),
-                                   places, entries, costs.blocks, len(costs.second.tiles), False, cycles, beats))
+                                   strips, len(costs.second.tiles), False, cycles, beats))
     plans.sort(key=lambda plan: plan.cost)
     # With few units the layers around come closer, which is not in the reckoning.
     few = min(plans, key=lambda plan: (len(plan.pointwise.windows), plan.cost), default=None)
     best = [plan for number, plan in enumerate(plans) if number < _CANDIDATES or plan is few]
     # A start between the parts of the first tile needs a second one for the next unit's blocks.
     return best + [replace(plan, early=True) for plan in best
-                   if plan.blocks > 2 and (plan.tiles > 1 or len(plan.pointwise.windows) == 1)]
+                   if plan.strips.blocks > 2 and (plan.tiles > 1 or len(plan.pointwise.windows) == 1)]

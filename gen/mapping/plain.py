@@ -62,7 +62,7 @@ class ConvMapping(Mapping):
         sets = list(zip(self.output_blocks(config.oc_groups), self.tiles, strict=True))
         for window in plan.windows:
             if plan.held:
-                _begin_held(tiles.chunks.ring, config.input_depth, window.entries, in_blocks, plan.chunk)
+                _begin_held(tiles.chunks.ring, window.entries, in_blocks, plan.chunk)
             chunks: list[Chunk] = []
             for number, (blocks, passes) in enumerate(sets):
                 last = number == len(sets) - 1
@@ -109,6 +109,8 @@ class ConvMapping(Mapping):
 @dataclass(frozen=True, eq=False, kw_only=True)
 class PlainMapping(ConvMapping):
     """The layer as it is: what every machine can do."""
+
+    takes_kept = True
 
     @classmethod
     def propose(cls, context: LayerContext) -> "PlainMapping | None":
@@ -260,8 +262,9 @@ def _joined(chunks: Sequence[Chunk]) -> list[Chunk]:
     return joined
 
 
-def _begin_held(ring: BufferRing, depth: int, entries: int, blocks: int, chunk: int) -> None:
+def _begin_held(ring: BufferRing, entries: int, blocks: int, chunk: int) -> None:
     """Go back to the buffer's beginning where a held tile would otherwise be cut or find too little room."""
+    depth = ring.limit
     if entries * blocks <= depth // 2:
         # In one piece, so that one COMPUTE can cover it.
         if not ring.room_ahead(entries * blocks):

@@ -45,6 +45,8 @@ class PoolMapping(Mapping):
 
     layer: Pool
 
+    takes_kept = True
+
     @classmethod
     def propose(cls, context: LayerContext) -> "PoolMapping | None":
         if not isinstance(context.layer, Pool):

@@ -220,6 +220,12 @@ class WindowMapping(ConvMapping):
     def mode(self) -> str:
         return "window"
 
+    @property
+    def windows(self) -> Sequence[Window]:
+        geometry = self.plan.geometry
+        assert isinstance(geometry, WindowGeometry)
+        return [part for window in self.plan.windows for part in geometry.parts(window, self.config)]
+
     @classmethod
     def propose(cls, context: LayerContext) -> "WindowMapping | None":
         layer, config = context.layer, context.config
@@ -241,34 +247,24 @@ class WindowMapping(ConvMapping):
         for _ in self.output_tiles(tiles, placed):
             pass
 
-    def output_tiles(self, tiles: Tiles, placed: PlacedLayer,
-                     local: Sequence[tuple[int, int]] | None = None) -> Iterator[int]:
-        """Emit the layer's output tiles, one each time, and give their numbers.
-
-        ``local``: for each part of the windows, where in the input buffer it goes, as in `OutputTile`.
-        """
+    def output_tiles(self, tiles: Tiles, placed: PlacedLayer) -> Iterator[None]:
+        """Emit the layer's output tiles, one each time."""
         geometry = self.plan.geometry
         assert isinstance(geometry, WindowGeometry)
-        first_part = 0
         for window in self.plan.windows:
             parts = geometry.parts(window, tiles.config)
             for blocks in self.output_blocks(self.plan.chunk):
                 room = tiles.chunks.ring.take(window.entries * len(blocks))
-                for number, rows in enumerate(parts, start=first_part):
+                for rows in parts:
                     chunk = tiles.chunks.load(placed, geometry, rows, blocks, self.tiles[blocks.start], room)
                     for block in blocks:
-                        tile = tiles.begin(placed, geometry, rows, range(block, block + 1),
-                                           local=None if local is None else local[number])
+                        tile = tiles.begin(placed, geometry, rows, range(block, block + 1))
                         for part in self.tiles[block]:
                             tile.compute(part, chunk, row=geometry.first_row(window, rows))
                         # The last of them remains.
                         chunk.place.last_reader = tiles.last_compute
                         tile.end()
-                        if local is not None:
-                            # Its parameters are few, and should not queue after the next blocks' pixels.
-                            tiles.stores.flush(tiles.stores.opened - 1)
-                        yield tiles.stores.opened - 1
-            first_part += len(parts)
+                        yield
 
 
 # -- cost ------------------------------------------------------------------------------------------------------------

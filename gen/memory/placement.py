@@ -1,19 +1,32 @@
-"""Where feature maps lie in the data region."""
+"""Where feature maps lie: in the data region, or in the input buffer."""
 
+from bisect import bisect_right
 from dataclasses import dataclass
-from typing import Annotated
+from functools import cached_property
+from itertools import pairwise
+from typing import Annotated, ClassVar, Literal
 
 from msgspec import Meta
 
+from cores.arch.numerics import MAP_PIXELS
 from npudriver import layout
 
-__all__ = ["ALIGNMENT", "Placement", "aligned"]
+__all__ = ["ALIGNMENT", "BufferPlacement", "Destination", "Placement", "Strips", "aligned"]
 
 #: Tensors begin at multiples of this many bytes of the data region, so that bursts seldom cross a 4 KiB line.
 ALIGNMENT = 4096
 
 #: In a file, numbers have ranges.
 _Dimension = Annotated[int, Meta(ge=1, le=1 << 28)]
+
+
+@dataclass(frozen=True)
+class Destination:
+    """Where a STORE goes: from ``offset`` on, its rows and its blocks so far apart, in units of the space."""
+
+    offset: int
+    row_pitch: int
+    block_pitch: int
 
 
 @dataclass(frozen=True)
@@ -24,6 +37,8 @@ class Placement:
     (H, W, C) int8, every row beginning a beat; the bytes after a row mean nothing. With ``whole`` it lies in the place
     of that tensor: its blocks are some of that one's.
     """
+
+    space: ClassVar[Literal["memory"]] = "memory"
 
     offset: Annotated[int, Meta(ge=0, le=1 << 53)]
     shape: tuple[_Dimension, _Dimension, _Dimension]
@@ -39,6 +54,13 @@ class Placement:
     def beats(self, tn: int) -> int:
         return layout.beats(self.shape, tn, signs=self.signs, interleaved=self.interleaved)
 
+    def destination(self, block: int, pixel: int, *, row_step: int = 1) -> Destination:
+        """Of what is stored from a block's ``pixel`` on, a row of it to every ``row_step``-th row."""
+        _, height, width = self.shape
+        row, col = divmod(pixel, width)
+        start = (block * height + row) * self.row_beats + (col // MAP_PIXELS if self.signs else col)
+        return Destination(self.offset + start, self.row_beats * row_step, height * self.row_beats)
+
     def overlaps(self, other: "Placement", tn: int) -> bool:
         return self.offset < other.offset + other.beats(tn) and other.offset < self.offset + self.beats(tn)
 
@@ -49,6 +71,66 @@ class Placement:
         return (whole.whole is None and size == list(whole.shape[1:]) and rest == 0 and skipped >= 0
                 and skipped * tn + channels <= whole.shape[0]
                 and not (self.signs or self.interleaved or whole.signs or whole.interleaved))
+
+
+@dataclass(frozen=True)
+class Strips:
+    """The form of a feature map in the input buffer: strips of its pixels, each one long row of ``blocks`` blocks.
+
+    They begin at the pixels ``starts``, the first at 0, and the last ends before ``pixels``. They are in ``slots``
+    places in turn: with as many as there are strips, all of the tensor is there at once.
+    """
+
+    blocks: int
+    starts: tuple[int, ...]
+    pixels: int
+    slots: int
+    #: Of the input buffer: neighbouring pixels are in different ones.
+    banks: int
+
+    @cached_property
+    def pitches(self) -> tuple[int, ...]:
+        """Entries of a block of each strip."""
+        return tuple(-(-(end - start) // self.banks) for start, end in pairwise((*self.starts, self.pixels)))
+
+    @property
+    def slot_entries(self) -> int:
+        return self.blocks * max(self.pitches)
+
+    @property
+    def entries(self) -> int:
+        return self.slots * self.slot_entries
+
+
+@dataclass(frozen=True)
+class BufferPlacement:
+    """Where a feature map lies that stays in the input buffer: from entry ``offset`` on."""
+
+    space: ClassVar[Literal["buffer"]] = "buffer"
+    signs: ClassVar[bool] = False
+    whole: ClassVar[None] = None
+
+    offset: int
+    strips: Strips
+
+    def destination(self, block: int, pixel: int, *, row_step: int = 1) -> Destination:
+        """As of a `Placement`; the rows that are stored follow each other as one."""
+        number = bisect_right(self.strips.starts, pixel) - 1
+        pitch, skipped = self.strips.pitches[number], pixel - self.strips.starts[number]
+        return Destination(self._slot(number) + block * pitch + skipped // self.strips.banks, 0, pitch)
+
+    def part(self, pixel: int, blocks: range) -> tuple[int, int]:
+        """First entry and number of entries of some blocks of the strip that begins at ``pixel``.
+
+        What a slot has beyond its strip is its last block's.
+        """
+        number = self.strips.starts.index(pixel)
+        slot, pitch = self._slot(number), self.strips.pitches[number]
+        first, end = slot + blocks.start * pitch, slot + blocks.stop * pitch
+        return first, (end if blocks.stop < self.strips.blocks else slot + self.strips.slot_entries) - first
+
+    def _slot(self, number: int) -> int:
+        return self.offset + number % self.strips.slots * self.strips.slot_entries
 
 
 def aligned(beats: int, tn: int) -> int:

@@ -8,7 +8,7 @@ import numpy as np
 
 from gen.memory.placement import Placement, aligned
 
-__all__ = ["Constants", "Lifetime", "arrange"]
+__all__ = ["Constants", "Lifetime", "arrange", "first_fit"]
 
 
 @dataclass(frozen=True)
@@ -27,6 +27,21 @@ class Lifetime:
     def joined(self, other: "Lifetime") -> "Lifetime":
         """From the first step of both to the last."""
         return Lifetime(min(self.first, other.first), max(self.last, other.last))
+
+
+def first_fit(sizes: Mapping[str, tuple[int, Lifetime]]) -> dict[str, int]:
+    """In order, the lowest place for each size that is free in all its time: where it begins."""
+    found: dict[str, int] = {}
+    for name, (size, life) in sizes.items():
+        taken = sorted((begin, begin + sizes[other][0])
+                       for other, begin in found.items() if sizes[other][1].meets(life))
+        offset = 0
+        for low, high in taken:
+            if offset + size <= low:
+                break
+            offset = max(offset, high)
+        found[name] = offset
+    return found
 
 
 class Constants:
@@ -62,22 +77,13 @@ def arrange(tensors: Mapping[str, tuple[Placement, Lifetime]], start: int, tn: i
     their ``whole``, and mean nothing without.
     """
     alone = [name for name, (place, _) in tensors.items() if place.whole is None]
-    order = sorted(alone, key=lambda name: -tensors[name][0].beats(tn))
-    placed: dict[str, Placement] = {}
-    for name in order:
-        place, life = tensors[name]
-        size, offset = aligned(place.beats(tn), tn), start
-        taken = sorted((other.offset, other.offset + aligned(other.beats(tn), tn))
-                       for key, other in placed.items() if tensors[key][1].meets(life))
-        for low, high in taken:
-            if offset + size <= low:
-                break
-            offset = max(offset, high)
-        placed[name] = replace(place, offset=offset)
-    end = max((place.offset + aligned(place.beats(tn), tn) for place in placed.values()), default=start)
-    for name, (place, _) in tensors.items():
-        if place.whole is not None:
-            placed[name] = replace(place, offset=placed[place.whole].offset + place.offset)
-    return {name: placed[name] for name in tensors}, end
+    sizes = {name: (aligned(tensors[name][0].beats(tn), tn), tensors[name][1])
+             for name in sorted(alone, key=lambda name: -tensors[name][0].beats(tn))}
+    offsets = first_fit(sizes)
+    end = start + max((offset + sizes[name][0] for name, offset in offsets.items()), default=0)
 
+    def placed(name: str, place: Placement) -> Placement:
+        whole = name if place.whole is None else place.whole
+        return replace(place, offset=start + offsets[whole] + (place.offset if place.whole else 0))
 
+    return {name: placed(name, place) for name, (place, _) in tensors.items()}, end

@@ -55,7 +55,7 @@ EDGES = {
     "gen.partition": "cores.errors gen.ir gen.onnx",
     "gen.quantize": "cores.arch cores.errors gen.onnx sim.stochastic",
     "gen.tiling": "cores.arch cores.config cores.timing gen.ir sim.timing",
-    "gen.memory": "npudriver",
+    "gen.memory": "cores.arch npudriver",
     "gen.program": "boards cores.arch cores.config cores.errors gen.files gen.memory npudriver sim.stochastic",
     "gen.lowering": "cores.arch cores.config cores.errors gen.ir gen.memory gen.tiling",
     "gen.mapping": "cores.arch cores.config cores.errors cores.timing gen.ir gen.lowering gen.memory gen.options "

@@ -14,6 +14,7 @@ from gen.mapping.trial import Trial
 from sim.errors import MachineError
 from sim.rtl import Bus, RtlMachine, run_program
 from tests.compiled import compile_random
+from tests.gen.test_kept_tensors import chain, compiled
 from tests.random_layers import random_pairs
 from tests.selection import with_full
 
@@ -72,6 +73,13 @@ def check(machine: RtlMachine, seed: int, *, max_size: int) -> int:
 
 def test_random_pairs(machine, seed, always):
     assert sum(check(machine, seed + number, max_size=16) for number in range(20)) > 8
+
+
+def test_whole_tensors_stay(machine, seed):
+    """From layer to layer in the input buffer, in several strips; a copy reads and writes one, too."""
+    graph = chain(np.random.default_rng(seed), 20, 30, 30, 24, 17, size=(6, 14), pooled=2)
+    program = compiled(graph, machine.config, "t1", "t2", "t3", parts=3)
+    check_on_rtl(machine, program, graph, seed)
 
 
 @pytest.mark.full
