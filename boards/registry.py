@@ -17,6 +17,8 @@ _BOARDS = "BOARDS"
 class BoardError(ArgumentError):
     """An unknown board; the message lists those known."""
 
+    code = "unknown-name"
+
 
 def find_boards(package: str, paths: Sequence[str]) -> dict[str, Board]:
     """Name -> board, of all modules of ``package`` in ``paths`` that have a tuple ``BOARDS``, in the modules' order.

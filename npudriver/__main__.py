@@ -99,11 +99,11 @@ def _samples(path: Path, deployment: Deployment, limit: int | None) -> dict[str,
     arrays = read_arrays(path)
     for name in deployment.inputs:
         if name not in arrays:
-            raise PackageError(f"{path}: has no array {name}; it has {', '.join(arrays) or 'none'}")
+            raise PackageError(f"{path}: has no array {name}; it has {', '.join(arrays) or 'none'}", code="bad-input")
     counts = {name: len(arrays[name]) if arrays[name].ndim else 0 for name in deployment.inputs}
     if min(counts.values()) < 1 or len(set(counts.values())) > 1:
         raise PackageError(f"{path}: the inputs must have samples on their first axes, as many each: " + ", ".join(
-            f"{name} has {count}" for name, count in counts.items()))
+            f"{name} has {count}" for name, count in counts.items()), code="bad-input")
     return {name: array[:limit] if array.ndim else array for name, array in arrays.items()}
 
 
@@ -179,7 +179,7 @@ def _end(number: int, frame: FrameType | None) -> None:
 def _serve(arguments: argparse.Namespace) -> int:
     host, _, port = arguments.listen.rpartition(":")
     if not port.isdecimal() or int(port) >= 1 << 16:
-        raise PackageError(f"--listen {arguments.listen}: must be ADDRESS:PORT")
+        raise PackageError(f"--listen {arguments.listen}: must be ADDRESS:PORT", code="bad-url")
     token, machine = read_token(arguments.token_file), Deployment.machine_of(arguments.folder)
     signal.signal(signal.SIGTERM, _end)     # leave the device as it was
     backend = open_backend(arguments.device or "uio:")
@@ -211,7 +211,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return 130
     except (DriverError, OSError) as error:
-        print(f"npudriver {arguments.command}: error: {_printable(str(error))}", file=sys.stderr)
+        code = f" [{error.code}]" if isinstance(error, DriverError) else ""
+        print(f"npudriver {arguments.command}: error: {_printable(str(error))}{code}", file=sys.stderr)
         return 1
 
 

@@ -46,14 +46,17 @@ def read_token(file: Path | None = None) -> bytes | None:
             with open_file(file) as opened:
                 mode = os.fstat(opened.fileno()).st_mode
                 if mode & stat.S_IROTH:
-                    raise TransportError(f"{file}: everybody here can read this token: chmod o-r {file}")
+                    raise TransportError(f"{file}: everybody here can read this token: chmod o-r {file}",
+                                         code="bad-token")
                 if mode & (stat.S_IWOTH | stat.S_IWGRP):
-                    raise TransportError(f"{file}: others here can write this token: chmod go-w {file}")
+                    raise TransportError(f"{file}: others here can write this token: chmod go-w {file}",
+                                         code="bad-token")
                 token = opened.read(1 << 16).strip()
         except OSError as error:
-            raise TransportError(f"{file}: the token cannot be read ({error.strerror})") from None
+            raise TransportError(f"{file}: the token cannot be read ({error.strerror})", code="bad-token") from None
     if len(token) < _SHORTEST:
-        raise TransportError(f"{where}: a token has {_SHORTEST} bytes at least, such as `openssl rand -hex 16` makes")
+        raise TransportError(f"{where}: a token has {_SHORTEST} bytes at least, such as `openssl rand -hex 16` makes",
+                             code="bad-token")
     return token
 
 

@@ -58,7 +58,7 @@ def _loaded(content: IO[bytes]) -> dict[str, np.ndarray]:
 def _damaged(path: str, error: BaseException) -> PackageError:
     outside = isinstance(error, OSError) and error.filename is None     # an offset that no file has
     what = "it points outside itself" if outside else " ".join(str(error).split())[:200]
-    return PackageError(f"{path}: not an .npz file, or damaged ({what})")
+    return PackageError(f"{path}: not an .npz file, or damaged ({what})", code="bad-input")
 
 
 def write_arrays(path: Path, arrays: Mapping[str, np.ndarray]) -> None:

@@ -33,7 +33,7 @@ def _pynq(url: SplitResult, options: dict[str, str]) -> Backend:
     from .backends.pynq import PynqBackend
 
     if not url.path:
-        raise TransportError("pynq: must be followed by the file of the bitstream")
+        raise TransportError("pynq: must be followed by the file of the bitstream", code="bad-url")
     return PynqBackend(url.path, **options)
 
 
@@ -41,19 +41,21 @@ def _tcp(url: SplitResult, options: dict[str, str]) -> Backend:
     from .backends.remote import RemoteBackend
 
     if url.hostname is None:
-        raise TransportError("tcp:// must be followed by a host")
+        raise TransportError("tcp:// must be followed by a host", code="bad-url")
     if url.username is not None:
         raise TransportError("tcp: a URL is seen by others, so that no token goes into it: ?token-file=FILE, or the "
-                             "environment")
+                             "environment", code="bad-url")
     windows = None
     file = options.pop(_TOKEN_FILE, None)
     if file is not None and options:
-        raise TransportError(f"tcp: {_TOKEN_FILE} is of our own server, which is asked where things are")
+        raise TransportError(f"tcp: {_TOKEN_FILE} is of our own server, which is asked where things are",
+                             code="bad-url")
     if options:
         values = {name: _number(name, value) for name, value in options.items()}
         missing = [name for name in ("registers", "memory", "size") if name not in values]
         if missing:
-            raise TransportError(f"tcp: {missing[0]} is missing; either none of registers, memory and size, or all")
+            raise TransportError(f"tcp: {missing[0]} is missing; either none of registers, memory and size, or all",
+                                 code="bad-url")
         windows = Windows(**{"bus": values["memory"], **values})
     token = read_token(Path(file) if file else None) if windows is None else None
     return RemoteBackend(EtherboneClient(url.hostname, url.port or 1234), windows, token=token)
@@ -63,7 +65,7 @@ def _number(name: str, value: str) -> int:
     try:
         return int(value, 0)
     except ValueError:
-        raise TransportError(f"{name} must be a number, not {value}") from None
+        raise TransportError(f"{name} must be a number, not {value}", code="bad-url") from None
 
 
 #: Scheme -> what opens it, and the options it takes.
@@ -80,12 +82,13 @@ def open_backend(url: str) -> Backend:
         parts = urlsplit(url)
         _ = parts.port
     except ValueError as error:
-        raise TransportError(f"{url}: {error}") from None
+        raise TransportError(f"{url}: {error}", code="bad-url") from None
     if parts.scheme not in SCHEMES:
-        raise TransportError(f"{url}: a device is given as {', '.join(f'{name}:...' for name in SCHEMES)}")
+        raise TransportError(f"{url}: a device is given as {', '.join(f'{name}:...' for name in SCHEMES)}",
+                             code="bad-url")
     opener, known = SCHEMES[parts.scheme]
     options = dict(parse_qsl(parts.query, keep_blank_values=True))
     unknown = [name for name in options if name not in known]
     if unknown:
-        raise TransportError(f"{url}: there is no option {unknown[0]}; there are {', '.join(known)}")
+        raise TransportError(f"{url}: there is no option {unknown[0]}; there are {', '.join(known)}", code="bad-url")
     return opener(parts, options)

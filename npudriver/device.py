@@ -98,7 +98,7 @@ class Device:
             self.registers.command("ABORT")
             if not self._settles():
                 raise DeviceError("the device does not stop, as its bus owes answers, and cannot be reset from here: "
-                                  "load its bitstream again")
+                                  "load its bitstream again", code="device-stuck")
         self.registers.identify()
         self.registers.command("CLEAR")
         self._end(AbortedError("the device was reset"))
@@ -155,7 +155,7 @@ class Device:
             return
         self.registers.command("ABORT")
         if not self._settles():
-            raise DeviceError("the device does not stop, as its bus owes answers: reset it")
+            raise DeviceError("the device does not stop, as its bus owes answers: reset it", code="device-stuck")
         if self.registers.status() & (self.registers.done | self.registers.error):
             self._collect(inference)    # it was quicker
         else:
@@ -184,7 +184,7 @@ class Device:
             if inference.program is program:
                 self.abort(inference)
         if self._running is None and not self._settles():   # what it was told to stop has transfers under way
-            raise DeviceError("the device does not stop, as its bus owes answers: reset it")
+            raise DeviceError("the device does not stop, as its bus owes answers: reset it", code="device-stuck")
         self._programs = [resident for resident in self._programs if resident is not program]
 
     # -- one after the other -------------------------------------------------------------------------------------
@@ -195,7 +195,7 @@ class Device:
             inference = self._queue.popleft()
             if not self._settles():
                 inference.end(DeviceError("the device is busy with what it was told to stop: its bus owes answers; "
-                                          "reset it"))
+                                          "reset it", code="device-stuck"))
                 continue
             self._pause = FIRST_PAUSE
             # Before it is: whatever comes in between, Ctrl-C too, what may run is known.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TypeVar
+from typing import Any, TypeVar
 
 __all__ = [
     "AbortedError", "CodedError", "DeviceError", "DriverError", "FaultError", "OutOfMemoryError", "PackageError",
@@ -27,9 +27,11 @@ class CodedError(Exception):
         self.code, self.fields = code or type(self).code, fields
 
     @classmethod
-    def of(cls: type[_Error], error: CodedError, message: str, **fields: object) -> _Error:
-        """What ``error`` says, in the words of whoever knows more: its code and fields stay, ``fields`` are added."""
-        return cls(message, code=error.code, **{**error.fields, **fields})
+    def of(cls: type[_Error], error: Exception, message: str, **fields: Any) -> _Error:
+        """What ``error`` says, in the words of whoever knows more: a code and fields stay, ``fields`` are added."""
+        if isinstance(error, CodedError):
+            return cls(message, code=error.code, **{**error.fields, **fields})
+        return cls(message, **fields)
 
 
 class DriverError(CodedError):
@@ -43,6 +45,8 @@ class DeviceError(DriverError):
 class TransportError(DriverError):
     """The way to the device: a file, a connection, a library that is missing, or that has failed."""
 
+    code = "transport"
+
 
 class OutOfMemoryError(DriverError):
     """The memory that the device reaches has no room for a buffer."""
@@ -52,6 +56,8 @@ class OutOfMemoryError(DriverError):
 
 class PackageError(DriverError):
     """A deployed program that is damaged, or is for another machine; or an input that does not fit it."""
+
+    code = "damaged-package"
 
 
 class WaitTimeoutError(DriverError):

@@ -30,7 +30,7 @@ class HostModel:
             runtime: Any = importlib.import_module("onnxruntime")
         except ImportError:
             raise PackageError("a part of this model runs on the processor, by onnxruntime, which is missing here: " + (
-                "pip install onnxruntime" if sys.maxsize > _WORD else NO_RUNTIME_32)) from None
+                "pip install onnxruntime" if sys.maxsize > _WORD else NO_RUNTIME_32), code="missing-package") from None
         self._path = path
         try:
             options = runtime.SessionOptions()
@@ -40,7 +40,7 @@ class HostModel:
             options.graph_optimization_level = runtime.GraphOptimizationLevel.ORT_ENABLE_BASIC
             self._session = runtime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
         except Exception as error:      # onnxruntime's own exception types are not public
-            raise PackageError(f"{path}: onnxruntime does not take it ({_line(error)})") from None
+            raise PackageError(f"{path}: onnxruntime does not take it ({_line(error)})", code="onnxruntime") from None
         self.inputs = [value.name for value in self._session.get_inputs()]
         #: Output -> whether its first axis is known to be 1 for one sample.
         self.outputs = {value.name: list(value.shape[:1]) == [1] for value in self._session.get_outputs()}
@@ -50,7 +50,8 @@ class HostModel:
         try:
             made = self._session.run(list(self.outputs), {name: values[name] for name in self.inputs})
         except Exception as error:
-            raise PackageError(f"{self._path}: onnxruntime does not run it ({_line(error)})") from None
+            raise PackageError(f"{self._path}: onnxruntime does not run it ({_line(error)})",
+                               code="onnxruntime") from None
         return dict(zip(self.outputs, made))
 
 

@@ -100,7 +100,8 @@ class Inference:
         """The whole data region as it was left, uint8; before the slot's next `submit`. Raises as `result`."""
         self.wait()
         if self.slot.inference is not self:
-            raise DriverError("the slot of this inference has been given to another, or its program was unloaded")
+            raise DriverError("the slot of this inference has been given to another, or its program was unloaded",
+                              code="slot-lost")
         return self.slot.region.read(0, self.slot.region.size)
 
     def abort(self) -> None:

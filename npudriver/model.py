@@ -201,7 +201,8 @@ class _Walk:
                  retries: int) -> None:
         for name in model.deployment.inputs:
             if name not in inputs:
-                raise PackageError(f"input {name!r} is missing; the model's are {', '.join(model.deployment.inputs)}")
+                raise PackageError(f"input {name!r} is missing; the model's are {', '.join(model.deployment.inputs)}",
+                                   code="bad-input")
         self._model, self._timeout, self._retries = model, timeout, retries
         self._values = {name: np.asarray(value)[None] for name, value in inputs.items()}    # samples first
         self._outputs = dict(inputs)

@@ -67,10 +67,11 @@ class Port:
         if self.dtype == "float32" and x.dtype.kind == "f":
             x = x.astype(np.float32)
         if x.dtype != self.dtype:
-            raise PackageError(f"input {self.name} must be {self.dtype}, not {x.dtype}")
+            raise PackageError(f"input {self.name} must be {self.dtype}, not {x.dtype}", code="bad-input")
         if tuple(x.shape) != tuple(self.shape):
             wanted = " x ".join(map(str, self.shape))
-            raise PackageError(f"input {self.name} must be one sample of {wanted}, not {' x '.join(map(str, x.shape))}")
+            raise PackageError(f"input {self.name} must be one sample of {wanted}, not {' x '.join(map(str, x.shape))}",
+                               code="bad-input")
         x = x[None]
         for step in self.steps:
             x = apply(step.kind, step.parameters, x)

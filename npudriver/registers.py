@@ -59,7 +59,8 @@ class Registers:
             found = self.read(name)
             if found != expected:
                 raise DeviceError(f"{_DIFFERENCES.get(name, 'the device is another one')}: register {name} is "
-                                  f"{found:#010x}, not {expected:#010x}")
+                                  f"{found:#010x}, not {expected:#010x}",
+                                  code="other-device", register=name, found=found, expected=expected)
 
     def read(self, name: str) -> int:
         return self.port.read32(self.machine.registers[name])
@@ -75,16 +76,16 @@ class Registers:
         """Bits of ``machine.status``. Raises DeviceError for bits that no machine has: it is off, or unreachable."""
         value = self.read("status")
         if value & ~(self.busy | self.done | self.error):
-            raise DeviceError(f"the device does not answer: register status is {value:#010x}")
+            raise DeviceError(f"the device does not answer: register status is {value:#010x}", code="no-answer")
         return value
 
     def start(self, job: Job, *, interrupt: bool = True) -> None:
         """Raises DeviceError when a program is running, or is to shorten streams that the device does not have."""
         has_streams = "stream_shift" in self.machine.registers
         if job.stream_shift and not has_streams:
-            raise DeviceError("the device has no streams that could be shorter")
+            raise DeviceError("the device has no streams that could be shorter", code="no-streams")
         if self.status() & self.busy:
-            raise DeviceError("the device is busy")
+            raise DeviceError("the device is busy", code="device-busy")
         self.command("CLEAR")
         for name, value in (("program", job.program), ("data", job.data)):
             self.write(f"{name}_low", value & _WORD)
@@ -97,7 +98,7 @@ class Registers:
         if has_streams:
             self.write("stream_shift", job.stream_shift)
             if self.read("stream_shift") != job.stream_shift:
-                raise DeviceError(f"streams cannot be shorter by {job.stream_shift} powers of two")
+                raise DeviceError(f"streams cannot be shorter by {job.stream_shift} powers of two", code="no-streams")
         self.write("irq_enable", int(interrupt))
         self.command("START")
 
@@ -116,7 +117,7 @@ class Registers:
         """
         status = self.status()
         if not status & (self.done | self.error):
-            raise DeviceError(f"the program has not ended: register status is {status}")
+            raise DeviceError(f"the program has not ended: register status is {status}", code="device-busy")
         failure = (self.read("error_code"), self.read("error_index")) if status & self.error else (0, 0)
         self.command("CLEAR")
         return failure

@@ -27,7 +27,8 @@ class ResidentProgram:
             raise ValueError(f"slots must be 1 or more, not {slots}")
         machine = device.machine
         if program.digest != machine.fingerprint["config"]:
-            raise PackageError(f"program {program.name} was compiled for another machine; compile it again")
+            raise PackageError(f"program {program.name} was compiled for another machine; compile it again",
+                               code="other-machine")
         program.require_sense(machine)
         program.require_steps(machine)
         self.device, self.program = device, program
@@ -102,7 +103,8 @@ class ResidentProgram:
         unknown = [name for name in inputs if name not in self.inputs]
         if missing or unknown:
             what = f"input {missing[0]!r} is missing" if missing else f"there is no input {unknown[0]!r}"
-            raise PackageError(f"program {self.program.name}: {what}; its inputs are {', '.join(self.inputs)}")
+            raise PackageError(f"program {self.program.name}: {what}; its inputs are {', '.join(self.inputs)}",
+                               code="bad-input")
         beat = self.device.machine.beat_bytes
         # Before the slot is waited for: this is the work that goes on while the device is at another.
         packed = {name: port.encode(inputs[name], beat) for name, port in self.inputs.items()}
@@ -111,7 +113,7 @@ class ResidentProgram:
     def submit_packed(self, regions: Mapping[int, np.ndarray]) -> Inference:
         """As `submit`, of bytes (uint8) that go to beats of the data region as they are."""
         if self._closed:
-            raise DeviceError(f"program {self.program.name} has been unloaded")
+            raise DeviceError(f"program {self.program.name} has been unloaded", code="slot-lost")
         slot = self._free_slot()
         beat = self.device.machine.beat_bytes
         for offset, data in regions.items():

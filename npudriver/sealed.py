@@ -68,7 +68,7 @@ class Folder:
         self.header = Fields(values, str(file))
         found = (self.header.take("format"), self.header.take("version"))
         if found != (format, version) or isinstance(found[1], bool):
-            raise PackageError(f"{file}: made by another version; deploy the model again")
+            raise PackageError(f"{file}: made by another version; deploy the model again", code="old-package")
         self.header.take(_DIGEST)
         text = content[:-len(_seal(b""))]
         if content != text + _seal(text):

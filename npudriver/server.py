@@ -69,7 +69,7 @@ class Server:
         family, where = _resolved(host, port)      # once: what is asked about is what is listened at
         if token is None and not ipaddress.ip_address(where[0].partition("%")[0]).is_loopback:
             raise TransportError(f"{host}:{port}: others can reach this address, so that clients must show a token: "
-                                 "set NPUDRIVER_TOKEN or NPUDRIVER_TOKEN_FILE, or --token-file FILE")
+                                 "set NPUDRIVER_TOKEN or NPUDRIVER_TOKEN_FILE, or --token-file FILE", code="bad-token")
         self._session = Session(backend, machine, memory)
         self._session.end()
         self._turn = threading.Lock()       # of the client that has the device
@@ -182,13 +182,13 @@ class Server:
             elif packet.reads == (STATE,) and not packet.writes:
                 send(connection, Packet(writes=[State.LOCKED]), within=limits.packet)
                 if tried:
-                    raise TransportError("has another token")
+                    raise TransportError("has another token", code="bad-token")
             elif packet.reads == tuple(CHALLENGE + 4 * number for number in range(CHALLENGE_WORDS)):
                 send(connection, Packet(writes=words), within=limits.packet)
             elif packet.base == ANSWER and not packet.reads and not tried and self._token is not None:
                 tried, locked = True, not is_answer(self._token, words, packet.writes)
             else:
-                raise TransportError("has not shown the token")
+                raise TransportError("has not shown the token", code="bad-token")
 
     def _lend(self, connection: socket.socket, packet: Packet | None) -> None:
         """The device, from this packet on until the client goes. Raises TransportError, OSError, DeviceError."""
@@ -227,7 +227,8 @@ class Server:
         """Raises TransportError."""
         if packet is not None and tuple(packet.reads) == (STATE,):
             send(connection, Packet(writes=[state]), within=self._limits.packet)
-        raise TransportError("another client has the device" if state == State.TAKEN else "the device does not stop")
+        raise TransportError("another client has the device" if state == State.TAKEN else "the device does not stop",
+                             code="refused-by-server")
 
     def _answer(self, connection: socket.socket, packet: Packet) -> None:
         if packet.writes:

@@ -63,7 +63,8 @@ class Session:
         if registers.status() & registers.busy:
             registers.command("ABORT")
         if not settles(self._backend, registers) and not (self._backend.reset() and settles(self._backend, registers)):
-            raise DeviceError("the device does not stop, as its bus owes answers: load its bitstream again")
+            raise DeviceError("the device does not stop, as its bus owes answers: load its bitstream again",
+                              code="device-stuck")
         registers.identify()
         registers.command("CLEAR")
         for name in (*_REGIONS, "irq_enable", "stream_shift"):
@@ -80,7 +81,7 @@ class Session:
         """Words to an address and those after it. Raises TransportError for what a client must not write."""
         size = 4 * len(words)
         if base % 4:
-            raise TransportError(f"a write to {base:#x}, which is no multiple of 4")
+            raise TransportError(f"a write to {base:#x}, which is no multiple of 4", code="bad-write")
         if _MEMORY <= base and base + size <= _MEMORY + self._buffer.size:
             self._buffer.write(base - _MEMORY, np.array(words, "<u4").view(np.uint8))
             return
@@ -88,7 +89,7 @@ class Session:
             address = base + 4 * number
             name = self._names.get(address - REGISTERS)
             if name is None:
-                raise TransportError(f"a write to {address:#x}, where there is nothing")
+                raise TransportError(f"a write to {address:#x}, where there is nothing", code="bad-write")
             if name == "control":
                 self._require_sense(word)
             self._device.write(name, word)
@@ -111,7 +112,7 @@ class Session:
             first = device.read(f"{name}_low") | device.read(f"{name}_high") << 32
             if first < low or first + size > high:
                 raise TransportError(f"START with a {name} region of {size:#x} bytes at {first:#x}; it must lie in the "
-                                     f"{self._buffer.size:#x} bytes at {low:#x}")
+                                     f"{self._buffer.size:#x} bytes at {low:#x}", code="bad-write")
 
     def read(self, addresses: Sequence[int]) -> list[int]:
         """Words; 0 where there is nothing. Raises TransportError."""

@@ -26,7 +26,7 @@ def _quantize(x: np.ndarray, p: Mapping[str, Any]) -> np.ndarray:
         steps = np.rint(x / np.float32(p["scale"])) + p["zero_point"]
     if np.isnan(steps).any():
         raise PackageError("values that are not numbers (NaN) cannot be quantised: the input has them, or the "
-                           "processor's part of the model makes them")
+                           "processor's part of the model makes them", code="bad-input")
     return np.clip(steps, limits.min, limits.max).astype(number)
 
 

@@ -50,14 +50,14 @@ class Windows:
         for name, first, size in (("registers", self.registers, _PORT), ("memory", self.memory, self.size)):
             if first < 0 or first % 4 or size < 1 or first + size > _REACH:
                 raise TransportError(f"{name} at {first:#x}, {size:#x} bytes: must begin at a multiple of 4 and lie "
-                                     f"below {_REACH:#x}")
+                                     f"below {_REACH:#x}", code="bad-url")
 
     @staticmethod
     def require_server(read: Callable[[int], int]) -> None:
         """Raises TransportError where the other side is no server of this package."""
         if read(INFO) != MAGIC:
             raise TransportError("the other side is no server of npudriver; say where the device is: "
-                                 "?registers=0x...&memory=0x...&size=0x...")
+                                 "?registers=0x...&memory=0x...&size=0x...", code="bad-url")
 
     @classmethod
     def found(cls, read: Callable[[int], int]) -> Windows:

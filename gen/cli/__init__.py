@@ -8,7 +8,7 @@ import warnings
 from collections.abc import Sequence
 from typing import NoReturn
 
-from gen.cli.errors import FAILED, INTERRUPTED, one_line, status_of
+from gen.cli.errors import FAILED, INTERRUPTED, code_of, one_line, status_of
 from gen.name import called, speaker
 
 __all__ = ["COMMANDS", "main", "make_parser"]
@@ -130,5 +130,5 @@ def main(argv: Sequence[str] | None = None) -> int:
     except Exception as error:
         if os.environ.get("NPUGEN_TRACEBACK"):
             raise
-        print(f"{speaker(command)}: error: {one_line(error)}", file=sys.stderr)
+        print(f"{speaker(command)}: error: {one_line(error)}{code_of(error)}", file=sys.stderr)
         return status_of(error)

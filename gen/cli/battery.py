@@ -112,7 +112,7 @@ def run(arguments: argparse.Namespace) -> None:
     try:
         backbone = Backbone(arguments.backbone)
     except BackboneError as error:
-        raise UsageError(f"--backbone {error}") from None
+        raise UsageError.of(error, f"--backbone {error}") from None
     plan, rivals = _plan(arguments, backbone, levels)
     found = strategies(plan)
     if arguments.output:
@@ -143,7 +143,7 @@ def _plan(arguments: argparse.Namespace, backbone: "Backbone", levels: "Levels")
                 remark(f"{circuit.label}, {length} bits")
                 accuracy[length] = judge.accuracy(backbone, circuit, length, remark=remark)
         except BackboneError as error:
-            raise UsageError(f"--backbone {error}") from None
+            raise UsageError.of(error, f"--backbone {error}") from None
 
         def candidate(circuit: Circuit) -> Candidate:
             return Candidate(backbone, circuit, measure_energy(circuit, board.family, cache_folder(), remark), config)
@@ -161,7 +161,7 @@ def _circuit(name: str) -> "Circuit":
 
     known = {circuit.label: circuit for circuit in Circuit}
     if name not in known:
-        raise UsageError(f"--circuit {name}: there are {', '.join(known)}")
+        raise UsageError(f"--circuit {name}: there are {', '.join(known)}", code="unknown-name")
     return known[name]
 
 

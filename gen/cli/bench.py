@@ -48,7 +48,7 @@ def _plotted(parts: list[Part]) -> str:
 def run(arguments: argparse.Namespace) -> int:
     unknown = [name for name in arguments.parts if name not in PARTS]
     if unknown:
-        raise UsageError(f"no part {unknown[0]!r}; there are {', '.join(PARTS)}")
+        raise UsageError(f"no part {unknown[0]!r}; there are {', '.join(PARTS)}", code="unknown-name")
     parts = [PARTS[name] for name in dict.fromkeys(arguments.parts or PARTS)]
     if arguments.output is not None:
         if not _plotted(parts):

@@ -55,7 +55,7 @@ def named_folder(given: Path | None, option: str = "--models") -> Path | None:
     Raises UsageError where the option names none.
     """
     if given is not None and not given.is_dir():
-        raise UsageError(f"{option} {given}: no such folder")
+        raise UsageError(f"{option} {given}: no such folder", code="unreadable-file")
     root = checkout()
     usual = None if root is None else root.parent / "shared" / "models"
     named = os.environ.get("NPUGEN_MODELS")

@@ -82,7 +82,8 @@ def clear(folder: Path, board: "Board") -> None:
         if _is_ours(path):
             path.unlink()
         elif name in get_family(board.family).project:
-            raise CommandError(f"{path}: there is a file that `build` has not made; move it or choose another folder")
+            raise CommandError(f"{path}: there is a file that `build` has not made; move it or choose another folder",
+                               code="foreign-file")
 
 
 def _is_ours(path: Path) -> bool:
@@ -132,9 +133,10 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.route:
         routed_boards = [other.name for other in BOARDS.values() if get_family(other.family).route_command(other)]
         if not arguments.synth or board.name not in routed_boards:
-            raise UsageError(f"--route goes with --synth and one of the boards {', '.join(routed_boards)}")
+            raise UsageError(f"--route goes with --synth and one of the boards {', '.join(routed_boards)}",
+                             code="option-conflict")
     elif arguments.seeds is not None:
-        raise UsageError("--seeds goes with --route")
+        raise UsageError("--seeds goes with --route", code="option-conflict")
     area = fitting_area(board, config, force=arguments.force)
     folder = arguments.output or default_folder(board, config)
     verilog, files = write_files(folder, board, config, lambda: say_area(area, board))
@@ -184,7 +186,8 @@ def fitting_area(board: "Board", config: "NpuConfig", *, force: bool) -> "Area":
     too_much = area.too_much(board)
     if too_much and not force:
         how = "as synthesised" if area.error == 0 else "estimated"
-        raise CommandError(f"{board.name}: {_too_large(board, too_much)} ({how}); {_way_to_fit(board)}")
+        raise CommandError(f"{board.name}: {_too_large(board, too_much)} ({how}); {_way_to_fit(board)}",
+                           code="too-large-for-board")
     return area
 
 

@@ -78,13 +78,14 @@ def chosen_calibration(arguments: argparse.Namespace, remark: Callable[[str], No
              if getattr(arguments, name) is not None}
     if arguments.calibrate is None:
         if given:
-            raise UsageError(f"{next(iter(given))} is for float models, and goes with --calibrate")
+            raise UsageError(f"{next(iter(given))} is for float models, and goes with --calibrate",
+                             code="option-conflict")
         changes_of(arguments)
         return None
     if "--percentile" in given and arguments.method != "percentile":
-        raise UsageError("--percentile goes with --method percentile")
+        raise UsageError("--percentile goes with --method percentile", code="option-conflict")
     if "--streams" in given and not arguments.symmetric:
-        raise UsageError("--streams goes with --symmetric: streams stand for numbers around 0")
+        raise UsageError("--streams goes with --symmetric: streams stand for numbers around 0", code="option-conflict")
     fields = {_FIELDS[option]: value for option, value in given.items()}
     if "keep_float" in fields:
         fields["keep_float"] = frozenset(fields["keep_float"])

@@ -48,7 +48,7 @@ def refuse_to_replace(output: Path, *inputs: Path | None) -> None:
     """Raises UsageError if ``output`` is one of the files that are read."""
     for path in inputs:
         if path is not None and os.path.realpath(output) == os.path.realpath(path):
-            raise UsageError(f"-o {output} would replace what is read from there")
+            raise UsageError(f"-o {output} would replace what is read from there", code="output-is-input")
 
 
 def add_json_option(parser: argparse.ArgumentParser) -> None:

@@ -183,10 +183,12 @@ def run(arguments: argparse.Namespace) -> None:
                       arguments.config)
     config, board = chosen_config(arguments), named_board(arguments)
     if arguments.winograd_calibrate and arguments.winograd_mode != "narrow":
-        raise UsageError("--winograd-calibrate goes with --winograd narrow: its samples choose the shifts")
+        raise UsageError("--winograd-calibrate goes with --winograd narrow: its samples choose the shifts",
+                         code="option-conflict")
     require_writable(arguments.output)
     if is_zip(arguments.model):
-        raise CommandError(f"{arguments.model}: a program or another zip file, where an ONNX model is needed")
+        raise CommandError(f"{arguments.model}: a program or another zip file, where an ONNX model is needed",
+                           code="not-a-model")
     from gen.run.application import open_application
 
     used = say_density(arguments.density, config)

@@ -6,7 +6,7 @@ from cores.errors import ArgumentError, NpugenError
 from gen.files.printable import printable
 from npudriver.errors import DriverError
 
-__all__ = ["CommandError", "FAILED", "INTERRUPTED", "UsageError", "one_line", "status_of"]
+__all__ = ["CommandError", "FAILED", "INTERRUPTED", "UsageError", "code_of", "one_line", "status_of"]
 
 FAILED = 1
 BAD_ARGUMENTS = 2
@@ -26,6 +26,8 @@ class CommandError(NpugenError):
 class UsageError(ArgumentError):
     """Arguments that parse but make no sense."""
 
+    code = "bad-option"
+
 
 def status_of(error: Exception) -> int:
     return BAD_ARGUMENTS if isinstance(error, ArgumentError) else FAILED
@@ -35,6 +37,11 @@ def one_line(error: Exception) -> str:
     """What to print after ``error:``, whatever names a file has in it."""
     text = printable(_message(error))
     return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."
+
+
+def code_of(error: Exception) -> str:
+    """What to print after the line: the code in brackets (docs/errors.md), "" for what has none."""
+    return f" [{error.code}]" if isinstance(error, NpugenError | DriverError) else ""
 
 
 def _way_to_packages() -> str:

@@ -37,8 +37,8 @@ def examiner(folder: Path, backbone: "Backbone") -> "Examiner":
 def required_examiner(folder: Path | None, backbone: "Backbone") -> "Examiner":
     """Raises CommandError where something is missing, BackboneError, DataError."""
     if folder is None:
-        raise CommandError("no images: give --images DIR")
+        raise CommandError("no images: give --images DIR", code="bad-images")
     lacking = lacks(folder, backbone)
     if lacking:
-        raise CommandError(f"{folder}: {lacking}")
+        raise CommandError(f"{folder}: {lacking}", code="bad-images")
     return examiner(folder, backbone)

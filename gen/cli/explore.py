@@ -110,13 +110,13 @@ def run(arguments: argparse.Namespace) -> None:
 
         return explore(arguments)
     if arguments.images:
-        raise UsageError("--images is for stochastic networks; --input has samples for a model")
+        raise UsageError("--images is for stochastic networks; --input has samples for a model", code="option-conflict")
     board = chosen_board(arguments)
     require_sensible_workers(arguments)
     if arguments.input and len(arguments.models) > 1:
-        raise UsageError("--input judges one model; there are several")
+        raise UsageError("--input judges one model; there are several", code="option-conflict")
     if arguments.limit and not arguments.input:
-        raise UsageError("--limit is of the samples of --input")
+        raise UsageError("--limit is of the samples of --input", code="option-conflict")
     for name in _FILES if arguments.output else ():
         require_writable(arguments.output / name)
         refuse_to_replace(arguments.output / name, arguments.space, *arguments.models)
@@ -130,7 +130,7 @@ def run(arguments: argparse.Namespace) -> None:
         problem = MachineProblem(space, board, meter, arguments.objectives)
         name, method = chosen_method(arguments.method, problem, arguments.evaluations, arguments.seed)
     except ExploreError as error:
-        raise UsageError(str(error)) from None
+        raise UsageError.of(error, str(error)) from None
     found = searched(arguments, problem, name, method)
     facts = {"board": board.name, "models": [{"name": model.name, "digest": model.digest} for model in meter.models],
              "method": name, "seed": arguments.seed if name != "grid" else None, "size": space.size}
@@ -157,14 +157,14 @@ def chosen_space(arguments: argparse.Namespace) -> "Space":
                 raise SpaceError("must be parameters, each with a list of values")
             space_of(axes)
         except (DocumentError, SpaceError) as error:
-            raise CommandError(f"{arguments.space}: {error}") from None
+            raise CommandError.of(error, f"{arguments.space}: {error}") from None
     twice = next((name for name, count in Counter(name for name, _ in arguments.vary).items() if count > 1), None)
     if twice is not None:
         raise UsageError(f"--vary {twice}: give all its values at once, separated by commas")
     try:
         return space_of({**axes, **dict(arguments.vary)} or default_axes())
     except SpaceError as error:
-        raise UsageError(f"--vary {error}") from None
+        raise UsageError.of(error, f"--vary {error}") from None
 
 
 def _meter(arguments: argparse.Namespace) -> "MachineMeter":

@@ -40,11 +40,13 @@ def add_worker_options(parser: argparse.ArgumentParser) -> None:
 def require_sensible_workers(arguments: argparse.Namespace) -> None:
     """Raises UsageError; says what somebody else could do."""
     if arguments.scheduler and arguments.jobs:
-        raise UsageError("--jobs and --scheduler exclude each other: a cluster has the workers that it has")
+        raise UsageError("--jobs and --scheduler exclude each other: a cluster has the workers that it has",
+                         code="option-conflict")
     given = [option for option, file in zip(_TLS, _tls_files(arguments), strict=True) if file]
     scheme, _, rest = (arguments.scheduler or "").rpartition("://")
     if given and (len(given) < len(_TLS) or scheme != "tls"):
-        raise UsageError(f"{given[0]}: TLS wants --scheduler tls://HOST:PORT and all of {', '.join(_TLS)}")
+        raise UsageError(f"{given[0]}: TLS wants --scheduler tls://HOST:PORT and all of {', '.join(_TLS)}",
+                         code="option-conflict")
     if scheme in ("", "tcp") and rest and not _is_here(rest):
         messages.print(f"warning: whoever reaches {arguments.scheduler} runs code on the workers and here; use TLS or "
                        "a tunnel (docs/explore.md)", style="yellow", soft_wrap=True)

@@ -42,7 +42,7 @@ def explore(arguments: argparse.Namespace) -> None:
     try:
         name, method = chosen_method(arguments.method, problem, arguments.evaluations, arguments.seed)
     except ExploreError as error:
-        raise UsageError(str(error)) from None
+        raise UsageError.of(error, str(error)) from None
     found = searched(arguments, problem, name, method)
     result = found.to_dict({"space_of": "stochastic networks", "energy": "relative", "cycles": BASIS,
                             "board": chosen_board(arguments).name, "method": name,
@@ -63,10 +63,10 @@ def explore(arguments: argparse.Namespace) -> None:
 def _space_file(arguments: argparse.Namespace) -> Path:
     """Raises UsageError for options that have no meaning with it."""
     if len(arguments.models) > 1:
-        raise UsageError("a space of stochastic networks stands alone")
+        raise UsageError("a space of stochastic networks stands alone", code="option-conflict")
     given = next((name for name in _OF_MODELS if getattr(arguments, name)), None)
     if given is not None:
-        raise UsageError(f"--{given} is for models, not for a space of stochastic networks")
+        raise UsageError(f"--{given} is for models, not for a space of stochastic networks", code="option-conflict")
     require_sensible_workers(arguments)
     for name in _FILES if arguments.output else ():
         require_writable(arguments.output / name)
@@ -84,16 +84,16 @@ def _problem(arguments: argparse.Namespace, path: Path) -> "StreamProblem":
     try:
         task = read_task(path)
     except SpaceError as error:
-        raise CommandError(str(error)) from None
+        raise CommandError.of(error, str(error)) from None
     unknown = next((name for name in arguments.objectives if name not in known_objectives()), None)
     if unknown is not None:
-        raise UsageError(f"no objective {unknown!r}; there are {', '.join(known_objectives())}")
+        raise UsageError(f"no objective {unknown!r}; there are {', '.join(known_objectives())}", code="unknown-name")
     folder = named_folder(arguments.images, "--images")
     try:
         judge = required_examiner(folder, Backbone(task.backbones[0]))
         return stream_problem(task, judge, chosen_board(arguments).family, arguments.objectives)
     except (BackboneError, ExploreError) as error:
-        raise CommandError(f"{path}: {error}") from None
+        raise CommandError.of(error, f"{path}: {error}") from None
 
 
 def stream_problem(task: "Task", judge: "Examiner", family: str, objectives: tuple[str, ...] = ()) -> "StreamProblem":

@@ -52,6 +52,7 @@ def of_images(change_by: "Preprocessing | None", *files: Path | None) -> dict[Pa
     """
     there = [path for path in files if path is not None]
     if change_by is not None and not there:
-        raise UsageError("--mean, --std and --bgr are for images, and go with samples: --calibrate")
+        raise UsageError("--mean, --std and --bgr are for images, and go with samples: --calibrate",
+                         code="option-conflict")
     images = [path for path in there if path.suffix not in (".npz", ".npy")]
     return {path: change_by if path in images or not images else None for path in there}

@@ -112,7 +112,8 @@ def chosen_config(arguments: argparse.Namespace, features: Sequence[str] | None 
     features = arguments.features if features is None else features
     by_hand = {name: getattr(arguments, name) for name in _BY_HAND if getattr(arguments, name) is not None}
     if arguments.config is not None and arguments.macs is not None:
-        raise UsageError("--config and --macs exclude each other: the file says how many MACs there are")
+        raise UsageError("--config and --macs exclude each other: the file says how many MACs there are",
+                         code="option-conflict")
 
     def machine(**overrides: int) -> NpuConfig:
         if arguments.config is not None:
@@ -134,7 +135,7 @@ def chosen_config(arguments: argparse.Namespace, features: Sequence[str] | None 
         return with_features(features)
     except ConfigError as error:
         way_out = _way_out(arguments, with_features, features) if features is arguments.features else ""
-        raise ConfigError(f"{error}{way_out}") from None
+        raise ConfigError.of(error, f"{error}{way_out}") from None
 
 
 def described(config: NpuConfig, board: str | None) -> str:
@@ -148,7 +149,7 @@ def _load(path: Path) -> NpuConfig:
     try:
         require_file(path)
     except OSError as error:
-        raise UsageError(f"{path}: {error.strerror}") from None
+        raise UsageError(f"{path}: {error.strerror}", code="unreadable-file") from None
     return NpuConfig.load(path)
 
 

@@ -26,4 +26,4 @@ def chosen_memory(arguments: argparse.Namespace) -> Board | None:
     try:
         return get_board(arguments.memory)
     except BoardError as error:
-        raise UsageError(f"--memory {arguments.memory}: {error}, or {IDEAL}") from None
+        raise UsageError.of(error, f"--memory {arguments.memory}: {error}, or {IDEAL}") from None

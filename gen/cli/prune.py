@@ -82,15 +82,16 @@ def goal_of(arguments: argparse.Namespace) -> "Goal":
     from gen.prune.plan import Goal
 
     if arguments.channels and arguments.density is not None:
-        raise UsageError("--density is of blocks; with --channels give --ratio, --budget-cycles or --max-loss")
+        raise UsageError("--density is of blocks; with --channels give --ratio, --budget-cycles or --max-loss",
+                         code="option-conflict")
     if arguments.ratio is not None and not arguments.channels:
-        raise UsageError("--ratio goes with --channels; for blocks give --density")
+        raise UsageError("--ratio goes with --channels; for blocks give --density", code="option-conflict")
     if arguments.unstructured and arguments.density is None:
-        raise UsageError("--unstructured goes with --density")
+        raise UsageError("--unstructured goes with --density", code="option-conflict")
     if arguments.max_loss is not None and arguments.calibrate is None:
-        raise UsageError("--max-loss needs samples to measure by: --calibrate X.npz")
+        raise UsageError("--max-loss needs samples to measure by: --calibrate X.npz", code="option-conflict")
     if arguments.iterations > 1 and arguments.ratio is None:
-        raise UsageError("--iterations goes with --ratio")
+        raise UsageError("--iterations goes with --ratio", code="option-conflict")
     kind: Kind = arguments.channels or ("magnitude" if arguments.unstructured else "block")
     share = arguments.ratio if arguments.density is None else arguments.density
     return Goal(kind=kind, share=share, cycles=arguments.budget_cycles, loss=arguments.max_loss,

@@ -131,7 +131,8 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.output and arguments.output.suffix != ".npz":
         raise UsageError(f"-o {arguments.output}: outputs are written as .npz")
     if arguments.target != "rtl" and chosen_memory(arguments) is not None:
-        raise UsageError(f"--memory {arguments.memory}: only --target rtl has a memory; {IDEAL} is the default")
+        raise UsageError(f"--memory {arguments.memory}: only --target rtl has a memory; {IDEAL} is the default",
+                         code="option-conflict")
     if arguments.output:
         refuse_to_replace(arguments.output, arguments.model, arguments.input, arguments.calibrate, arguments.config)
         require_writable(arguments.output)
@@ -171,10 +172,11 @@ def require_member_names(model: Path, names: Iterable[str]) -> None:
     for name in names:
         if "\0" in name or len(f"{name}.npy".encode()) > _LONGEST_NAME:
             raise CommandError(f"{model}: output {name[:40]}{'...' * (len(name) > 40)} has a name that a member of an "
-                               ".npz file cannot have, which -o does not write; rename it")
+                               ".npz file cannot have, which -o does not write; rename it", code="bad-output-name")
         parts = PurePosixPath(name.replace("\\", "/"))
         if parts.is_absolute() or ".." in parts.parts:
-            raise CommandError(f"{model}: output {name} has the name of a path, which -o does not write; rename it")
+            raise CommandError(f"{model}: output {name} has the name of a path, which -o does not write; rename it",
+                               code="bad-output-name")
 
 
 def write_outputs(path: Path, result: "Run") -> None:

@@ -72,14 +72,14 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _require_sense(arguments: argparse.Namespace) -> None:
     if (arguments.simulate is None) != (arguments.input is None):
-        raise UsageError("--simulate MODEL and --input FILE go together")
+        raise UsageError("--simulate MODEL and --input FILE go together", code="option-conflict")
     given = {"bitstream": arguments.bitstream, "simulate": arguments.simulate is not None,
              "serve": arguments.serve is not None}
     ways = [name for name, there in given.items() if there]
     if len(ways) > 1:
-        raise UsageError(f"--{ways[0]} and --{ways[1]} exclude each other")
+        raise UsageError(f"--{ways[0]} and --{ways[1]} exclude each other", code="option-conflict")
     if ways == ["simulate"] and arguments.output is not None:
-        raise UsageError("-o goes with the system's files, which --simulate does not write")
+        raise UsageError("-o goes with the system's files, which --simulate does not write", code="option-conflict")
 
 
 def _write(target: Target, config: "NpuConfig", clock: float, arguments: argparse.Namespace) -> int:

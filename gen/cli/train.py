@@ -44,7 +44,7 @@ def run(arguments: argparse.Namespace) -> None:
 
     session, folder = read_session(arguments.session), arguments.session.parent
     if find_spec("torch") is None:
-        raise CommandError("training needs PyTorch: pip install 'npugen[train]'")
+        raise CommandError("training needs PyTorch: pip install 'npugen[train]'", code="missing-package")
     from gen.train.fit import train
 
     if arguments.train:

@@ -57,7 +57,7 @@ def run(arguments: argparse.Namespace) -> None:
 
     if arguments.list:
         if arguments.network or arguments.output or arguments.pictures:
-            raise UsageError("--list goes without NAME, -o and --pictures")
+            raise UsageError("--list goes without NAME, -o and --pictures", code="option-conflict")
         _list(list(NETWORKS.values()), as_json=arguments.json)
         return
     if not (arguments.network and arguments.output):
@@ -85,7 +85,7 @@ def _write(network: "Network", arguments: argparse.Namespace) -> None:
     from gen.zoo.network import make
 
     if arguments.pictures and os.path.realpath(arguments.output) == os.path.realpath(arguments.pictures):
-        raise UsageError(f"-o and --pictures are both {arguments.output}")
+        raise UsageError(f"-o and --pictures are both {arguments.output}", code="option-conflict")
     for path in filter(None, (arguments.output, arguments.pictures)):
         require_writable(path)
     with status(f"making {network.title}"):

@@ -23,6 +23,8 @@ _PLACES = ("", "output_files")
 class HardwareError(NpugenError):
     """A folder that has no bitstream of this machine on this board."""
 
+    code = "bad-build"
+
 
 def hardware_files(folder: Path, board: Board, config: NpuConfig) -> dict[str, bytes]:
     """File name -> content, of the ``folder`` of a build whose bitstream has been made. Raises HardwareError, OSError.

@@ -77,4 +77,4 @@ def read_levels(path: Path) -> Levels:
     try:
         return msgspec.convert(read_document(path, "a table of levels", extra="explore"), Levels)
     except (DocumentError, msgspec.MsgspecError) as error:
-        raise LevelsError(f"{path}: {error}") from None
+        raise LevelsError.of(error, f"{path}: {error}", file=str(path)) from None

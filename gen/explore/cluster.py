@@ -74,7 +74,7 @@ def cluster(meter: Meter, address: str, tls: Tls | None = None) -> Iterator[Work
     """
     if find_spec("distributed") is None:
         raise ExploreError("--scheduler needs the package distributed: pip install 'npugen[explore]'; --jobs does "
-                           "without")
+                           "without", code="missing-package")
     from distributed import Client
 
     for name in _SPEAKERS:
@@ -82,7 +82,8 @@ def cluster(meter: Meter, address: str, tls: Tls | None = None) -> Iterator[Work
     try:
         client = Client(address, timeout=_PATIENCE, security=_security(tls) if tls else None)
     except (OSError, ValueError, TimeoutError, TypeError) as error:
-        raise ExploreError(f"--scheduler {address}: {' '.join(str(error).split()) or 'no answer'}") from None
+        raise ExploreError(f"--scheduler {address}: {' '.join(str(error).split()) or 'no answer'}",
+                           code="cluster") from None
     with _failures(), client:
         _require_workers(client, address)
         yield _Cluster(client, client.scatter(meter, broadcast=True, hash=False))
@@ -96,12 +97,13 @@ def _security(tls: Tls) -> "Security":
     try:
         context.load_verify_locations(tls.authority)
     except OSError as error:
-        raise ExploreError(f"{tls.authority}: is no certificate of an authority ({_reason(error)})") from None
+        raise ExploreError(f"{tls.authority}: is no certificate of an authority ({_reason(error)})",
+                           code="cluster") from None
     try:
         context.load_cert_chain(tls.certificate, tls.key, password=lambda: b"")
     except OSError as error:
         raise ExploreError(f"{tls.certificate} with {tls.key}: is no certificate and its key, or one that has a "
-                           f"password ({_reason(error)})") from None
+                           f"password ({_reason(error)})", code="cluster") from None
     return Security(tls_ca_file=str(tls.authority), tls_client_cert=str(tls.certificate),
                     tls_client_key=str(tls.key), require_encryption=True)
 
@@ -119,26 +121,28 @@ def _failures() -> Iterator[None]:
         yield
     except (CommClosedError, KilledWorker, CancelledError) as error:
         raise ExploreError(f"the cluster has failed ({type(error).__name__}); what was measured is kept, and the same "
-                           "command goes on from there") from None
+                           "command goes on from there", code="cluster") from None
 
 
 def _require_workers(client: "Client", address: str) -> None:
     try:
         client.wait_for_workers(1, timeout=_PATIENCE)
     except TimeoutError:
-        raise ExploreError(f"--scheduler {address}: has no workers; start some: dask worker {address}") from None
+        raise ExploreError(f"--scheduler {address}: has no workers; start some: dask worker {address}",
+                           code="cluster") from None
     try:
         states = client.run(sources_digest)
     except ModuleNotFoundError as error:
         raise ExploreError(f"--scheduler {address}: a worker has no package {error.name}; start it where npugen "
-                           "is installed") from None
+                           "is installed", code="cluster") from None
     other = next((worker for worker, state in states.items() if state != sources_digest()), None)
     if other is not None:
-        raise ExploreError(f"--scheduler {address}: the worker {other} has other sources of npugen than these")
+        raise ExploreError(f"--scheduler {address}: the worker {other} has other sources of npugen than these",
+                           code="cluster")
 
 
 def _measure(meter: Meter, sources: str, jobs: _Jobs) -> _Results:
     """On a worker, which may have come later than the others were asked for their sources."""
     if sources_digest() != sources:
-        raise ExploreError("a worker has other sources of npugen than these")
+        raise ExploreError("a worker has other sources of npugen than these", code="cluster")
     return meter.measure(jobs)

@@ -30,7 +30,7 @@ class Controller:
     def __init__(self, problem: Problem, evaluations: int, seed: int) -> None:
         if find_spec("torch") is None:
             raise ExploreError("--method controller needs PyTorch: pip install 'npugen[train]'; random and optuna do "
-                               "without")
+                               "without", code="missing-package")
         (self._goal, *others) = problem.objectives
         if others or self._goal.name != "reward":
             raise ExploreError("--method controller learns from a reward alone, which spaces of stochastic networks "

@@ -30,7 +30,7 @@ class Evolution:
     def __init__(self, problem: Problem, evaluations: int, seed: int) -> None:
         if find_spec("optuna") is None:
             raise ExploreError("--method optuna needs the package optuna: pip install 'npugen[explore]'; random and "
-                               "grid do without")
+                               "grid do without", code="missing-package")
         self._problem, self._seed = problem, seed
         self._wanted = min(evaluations, problem.space.size)
         self._generation = max(2, min(_GENERATION, self._wanted // _LEAST_GENERATIONS))

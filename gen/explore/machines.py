@@ -66,7 +66,7 @@ class MachineProblem:
         chosen = objectives or default_objectives(space, judged=self.judged)
         unknown = next((name for name in chosen if name not in known), None)
         if unknown is not None:
-            raise ExploreError(f"no objective {unknown!r}; there are {', '.join(known)}")
+            raise ExploreError(f"no objective {unknown!r}; there are {', '.join(known)}", code="unknown-name")
         if "accuracy" in chosen and not self.judged:
             raise ExploreError("the objective accuracy needs samples to judge by: --input X.npz")
         self.objectives = [known[name] for name in chosen]

@@ -36,7 +36,7 @@ def read_model_file(path: Path, calibration: Calibration | None, shapes: Shapes)
     Raises ExploreError for what is no model, FloatModelError, GraphError, OSError.
     """
     if is_program(path):
-        raise ExploreError(f"{path}: a program or another zip file, where an ONNX model is needed")
+        raise ExploreError(f"{path}: a program or another zip file, where an ONNX model is needed", code="not-a-model")
     if calibration is None:
         return ModelFile(str(path), read(path, shapes).proto.SerializeToString(deterministic=True)), ()
     source = calibrated(path, calibration, shapes)
@@ -63,7 +63,7 @@ class ModelGraphs:
         if left:
             others = f" and {len(left) - 1} more nodes" if len(left) > 1 else ""
             raise GraphError(f"{self.file.name}: {left[0]}{others} would be left to the processor; a machine with "
-                             f"{' and '.join(machine.lacks)} takes them")
+                             f"{' and '.join(machine.lacks)} takes them", code="needs-unit")
         return graphs
 
     @property

@@ -88,7 +88,7 @@ def space_of(axes: Mapping[str, Any]) -> Space:
     """
     unknown = next((name for name in axes if name not in _PARAMETERS), None)
     if unknown is not None:
-        raise SpaceError(f"no parameter {unknown!r}; there are {', '.join(_PARAMETERS)}")
+        raise SpaceError(f"no parameter {unknown!r}; there are {', '.join(_PARAMETERS)}", code="unknown-name")
     return Space({name: [_checked(name, value) for value in _listed(name, values)] for name, values in axes.items()})
 
 

@@ -60,7 +60,8 @@ class StreamProblem:
     def __post_init__(self) -> None:
         unknown = next((name for name in self.chosen if name not in known_objectives()), None)
         if unknown is not None:
-            raise ExploreError(f"no objective {unknown!r}; there are {', '.join(known_objectives())}")
+            raise ExploreError(f"no objective {unknown!r}; there are {', '.join(known_objectives())}",
+                               code="unknown-name")
 
     @cached_property
     def objectives(self) -> list[Objective]:

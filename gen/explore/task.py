@@ -72,4 +72,4 @@ def read_task(path: Path) -> Task:
     try:
         return msgspec.convert(read_document(path, "a space", extra="explore"), Task)
     except (DocumentError, msgspec.MsgspecError) as error:
-        raise SpaceError(f"{path}: {error}") from None
+        raise SpaceError.of(error, f"{path}: {error}", file=str(path)) from None

@@ -47,7 +47,7 @@ class Processes:
                 yield numbers[future], future.result()
         except BrokenProcessPool:
             raise ExploreError("a worker process has died, perhaps for want of memory; what was measured is kept, and "
-                               "the same command with fewer --jobs goes on from there") from None
+                               "the same command with fewer --jobs goes on from there", code="cluster") from None
 
 
 @contextmanager

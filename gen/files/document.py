@@ -6,6 +6,7 @@ from typing import Any
 
 import msgspec
 
+from cores.errors import CodedError
 from gen.files.read import read_file, require_file
 
 __all__ = ["DocumentError", "read_document"]
@@ -17,8 +18,10 @@ _MAX_FILE = 1 << 20
 _MAX_BITS, _MAX_DEPTH, _MAX_VALUES = 64, 50, 1 << 20
 
 
-class DocumentError(Exception):
+class DocumentError(CodedError):
     """A file that holds no such document; the message, which does not name the file, is for the user."""
+
+    code = "bad-document"
 
 
 def read_document(path: Path, what: str, *, extra: str) -> Any:

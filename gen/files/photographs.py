@@ -22,6 +22,8 @@ _SUFFIX = ".jpg"
 class PhotographsError(NpugenError, ValueError):
     """An archive that does not hold photographs; the message names it."""
 
+    code = "bad-images"
+
 
 def read_photographs(path: Path, *, a_class: int | None = None) -> tuple[np.ndarray, np.ndarray]:
     """uint8 (N, height, width, 3), RGB, and labels (N,), int64, of a zip file of ``CLASS/NAME.jpg``.

@@ -22,6 +22,8 @@ LOG = "yosys.log"
 class SynthesisError(NpugenError):
     """Yosys did not map the design; the message is its own."""
 
+    code = "synthesis"
+
 
 @contextmanager
 def mapped(verilog: str, commands: str, progress: Callable[[str], None]) -> Iterator[Path]:

@@ -34,18 +34,18 @@ def _host_input(graph: Graph, name: str, array: np.ndarray) -> np.ndarray:
     Raises GraphError for an unknown name, a shape that does not fit or a type that the model does not take.
     """
     if name not in graph.inputs:
-        raise GraphError(f"the model has no input {name!r}; it has {', '.join(graph.inputs)}", code="bad-samples")
+        raise GraphError(f"the model has no input {name!r}; it has {', '.join(graph.inputs)}", code="sample-names")
     tensor_name, steps = graph.inputs[name]
     tensor, x = graph.tensors[tensor_name], np.asarray(array)
     wanted = np.float32 if any(s.kind == "quantize" for s in steps) else np.uint8 if tensor.onnx_unsigned else np.int8
     if wanted == np.float32 and np.issubdtype(x.dtype, np.floating):
         x = x.astype(np.float32)
     if x.dtype != wanted:
-        raise GraphError(f"input {name} must be {np.dtype(wanted)}, not {x.dtype}", code="bad-samples")
+        raise GraphError(f"input {name} must be {np.dtype(wanted)}, not {x.dtype}", code="sample-type")
     shape = _sample_shape(graph, name)
     if x.ndim < 2 or (x.shape[1:] if len(shape) > 1 else (int(np.prod(x.shape[1:])),)) != shape:
         raise GraphError(f"input {name} must have shape (samples, {', '.join(map(str, shape))}), not {x.shape}",
-                         code="bad-samples")
+                         code="sample-shape")
     for step in steps:
         x = apply_step(step, x)
     if tensor.onnx_unsigned:
@@ -74,7 +74,7 @@ def run(graph: Graph, inputs: Mapping[str, np.ndarray], *,
     """
     missing = [name for name in graph.inputs if name not in inputs]
     if missing:
-        raise GraphError(f"input {missing[0]!r} is missing", code="bad-samples")
+        raise GraphError(f"input {missing[0]!r} is missing", code="sample-names")
     converted = {name: _host_input(graph, name, array) for name, array in inputs.items()}
     if len({len(x) for x in converted.values()}) > 1:
         raise GraphError("inputs have different numbers of samples", code="bad-samples")

@@ -48,7 +48,7 @@ class StochasticMapping(ConvMapping):
         form = layer.stochastic
         if not config.stochastic_rows or (config.circuit, config.ic_lanes) != (form.circuit, form.fan_in):
             raise CompileError(f"layer {layer.name}: its streams are those of a unit {form.circuit.label} of "
-                               f"{form.fan_in} inputs, which this machine does not have", code="other-unit")
+                               f"{form.fan_in} inputs, which this machine does not have", code="needs-unit")
         fitted = context.fitted
         assert isinstance(fitted, Conv)
         geometry = Geometry.of(fitted, context.source, context.target, map_out=context.map_out)

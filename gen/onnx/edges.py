@@ -39,7 +39,8 @@ def pad_integer(value: Padded) -> int:
     nearest = np.clip(np.rint(raw), -128, 127)
     if not abs(raw - nearest) <= _CLOSE:
         raise NodeError(f"pads with {value.number:g}, which the quantised tensor cannot hold; pad with a multiple of "
-                        "its scale, or quantise after the Pad as in front of it", at=value.name, code="pad-value")
+                        "its scale, or quantise after the Pad as in front of it", at=value.name,
+                        code="unsupported-form")
     return int(nearest)
 
 

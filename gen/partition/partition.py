@@ -50,7 +50,7 @@ class Segment:
         try:
             model = of_proto(self.path, _copy(self.model))
         except GraphError as error:
-            raise GraphError(f"{self.path}: {error}") from None
+            raise GraphError.of(error, f"{self.path}: {error}", file=self.path) from None
         return import_model(model, self.machine)
 
 

@@ -18,6 +18,8 @@ _TOKENS = frozenset(field.name for field in HEADER[1:])
 class AssemblyError(NpugenError, ValueError):
     """A line that is no instruction; the message begins with the line's number."""
 
+    code = "bad-assembly"
+
 
 def _parse(line: str) -> Instruction:
     words = line.split()

@@ -43,9 +43,13 @@ _Natural = Annotated[int, Meta(ge=0, le=1 << 53)]
 class ProgramError(NpugenError, ValueError):
     """A file that is not a program, or a program that does not fit what it is used with."""
 
+    code = "damaged-program"
+
 
 class ConflictError(ProgramError, ArgumentError):
     """A program that was not compiled as asked for now."""
+
+    code = "fixed-program"
 
 
 @dataclass(frozen=True)
@@ -168,9 +172,10 @@ class Program:
         """Write an int8 (C, H, W) feature map into an image. Raises ProgramError for another shape or dtype."""
         place = self.tensors[tensor]
         if place.signs:
-            raise ProgramError(f"tensor {tensor!r} is a map of signs, which only the machine writes")
+            raise ProgramError(f"tensor {tensor!r} is a map of signs, which only the machine writes", code="bad-tensor")
         if values.shape != place.shape or values.dtype != np.int8:
-            raise ProgramError(f"tensor {tensor!r} is int8 {place.shape}, not {values.dtype} {values.shape}")
+            raise ProgramError(f"tensor {tensor!r} is int8 {place.shape}, not {values.dtype} {values.shape}",
+                               code="bad-tensor")
         self._bytes(image, tensor)[:] = layout.pack(values, self.config.beat_bytes, interleaved=place.interleaved)
 
     def unpack_tensor(self, image: np.ndarray, tensor: str) -> np.ndarray:
@@ -185,13 +190,14 @@ class Program:
             different = [f"{key} {value} (program) / {config.to_dict()[key]}"
                          for key, value in self.config.to_dict().items() if config.to_dict()[key] != value]
             raise ConflictError(f"program {self.name!r} was compiled for another configuration: "
-                                f"{', '.join(different)}; leave the options of the machine out, or compile it again")
+                                f"{', '.join(different)}; leave the options of the machine out, or compile it again",
+                                code="other-machine")
 
     def require_board(self, board: str) -> None:
         """Raises ConflictError if the program was compiled for another board."""
         if self.board not in (None, board):
             raise ConflictError(f"program {self.name!r} was compiled for the board {self.board}, not {board}; "
-                                "leave --board out, or compile it again")
+                                "leave --board out, or compile it again", code="other-machine")
 
     # -- file ----------------------------------------------------------------------------------------------------
 
@@ -202,13 +208,14 @@ class Program:
         try:
             write_file(path, content)
         except OSError as error:
-            raise ProgramError(f"{path}: {error.strerror or error}") from None
+            raise ProgramError(f"{path}: {error.strerror or error}", code="unreadable-file", file=str(path)) from None
 
     def to_bytes(self, path: Path) -> memoryview:
         """What is in a ``.npu`` file, to be written to ``path``. Raises ProgramError."""
         if len(self.instruction_layers) > _MAX_INSTRUCTIONS:
             raise ProgramError(f"{path}: {len(self.instruction_layers):,} instructions, where a program has "
-                               f"{_MAX_INSTRUCTIONS:,} at most; build with more MACs or deeper memories")
+                               f"{_MAX_INSTRUCTIONS:,} at most; build with more MACs or deeper memories",
+                               code="program-too-large", limit=_MAX_INSTRUCTIONS)
         header = _Header(
             format=_FORMAT, version=VERSION, name=self.name, config=self.config.to_dict(), board=self.board,
             data_beats=self.data_beats, write_start=self.write_start, tensors=dict(self.tensors),
@@ -233,11 +240,12 @@ class Program:
         """
         try:
             if not is_zip(Path(path)):
-                raise ProgramError(f"{path}: not a program; the command `compile` makes one of an ONNX model")
+                raise ProgramError(f"{path}: not a program; the command `compile` makes one of an ONNX model",
+                                   code="not-a-program")
             with open_file(path) as file:
                 return cls.parse(path, file, os.fstat(file.fileno()).st_size)
         except OSError as error:
-            raise ProgramError(f"{path}: {error.strerror or error}") from None
+            raise ProgramError(f"{path}: {error.strerror or error}", code="unreadable-file", file=str(path)) from None
 
     @classmethod
     def parse(cls, path: Path | str, file: IO[bytes], size: int) -> Self:
@@ -246,7 +254,8 @@ class Program:
             with zipfile.ZipFile(file) as archive:
                 names = set(archive.namelist())
                 if not {"program.json", "code.bin", "data.bin"} <= names:
-                    raise ProgramError(f"{path}: not a program (a zip file without program.json, code.bin or data.bin)")
+                    raise ProgramError(f"{path}: not a program (a zip file without program.json, code.bin or data.bin)",
+                                       code="not-a-program")
                 header = read_member(archive, "program.json", _MAX_HEADER)
                 kind = msgspec.json.decode(header, type=_Kind)
                 code = read_member(archive, "code.bin", INSTRUCTION_BYTES * _MAX_INSTRUCTIONS)
@@ -256,12 +265,13 @@ class Program:
         except BAD_ARCHIVE as error:
             if isinstance(error, ProgramError):
                 raise
-            raise ProgramError(f"{path}: not a program, or damaged ({described(error)}); compile it again") from None
+            raise ProgramError(f"{path}: not a program, or damaged ({described(error)}); compile it again",
+                               code="not-a-program") from None
         if kind.format != _FORMAT:
-            raise ProgramError(f"{path}: not a program; compile a model to make one")
+            raise ProgramError(f"{path}: not a program; compile a model to make one", code="not-a-program")
         if kind.version != VERSION:
             raise ProgramError(f"{path}: made for version {kind.version} of the instruction set, "
-                               f"this is {VERSION}; compile it again")
+                               f"this is {VERSION}; compile it again", code="old-program", found=kind.version)
         try:
             return cls._from_header(msgspec.json.decode(header, type=_Header), code, constants, model)
         except ValueError as error:

@@ -54,7 +54,8 @@ class SegmentsFile:
         """Write a ``.npu`` file. The same segments give the same bytes. Raises ProgramError."""
         if len(self.segments) > _MAX_SEGMENTS:
             raise ProgramError(f"{path}: the model goes from accelerator to processor and back in {len(self.segments)} "
-                               f"segments, where a program has {_MAX_SEGMENTS} at most")
+                               f"segments, where a program has {_MAX_SEGMENTS} at most",
+                               code="program-too-large", limit=_MAX_SEGMENTS)
         places: list[Literal["accelerator", "host"]] = []
         members: dict[str, bytes | memoryview] = {}
         for number, segment in enumerate(self.segments):
@@ -66,7 +67,7 @@ class SegmentsFile:
         try:
             write_file(path, write_archive({_HEADER: head, **members}, plain=members))
         except OSError as error:
-            raise ProgramError(f"{path}: {error.strerror or error}") from None
+            raise ProgramError(f"{path}: {error.strerror or error}", code="unreadable-file", file=str(path)) from None
 
     @classmethod
     def load(cls, path: Path) -> Self:
@@ -76,7 +77,8 @@ class SegmentsFile:
                 size = os.fstat(file.fileno()).st_size
                 header = msgspec.json.decode(read_member(archive, _HEADER, _MAX_HEADER), type=_Header)
                 if (header.format, header.version) != (_FORMAT, _VERSION):
-                    raise ProgramError(f"{path}: made by another version of the compiler; compile it again")
+                    raise ProgramError(f"{path}: made by another version of the compiler; compile it again",
+                                       code="old-program")
                 contents: list[bytes] = []
                 for number, place in enumerate(header.segments):
                     # Members are stored as they are, so together they are no larger than the file.

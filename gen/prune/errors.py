@@ -5,3 +5,5 @@ __all__ = ["PruneError"]
 
 class PruneError(NpugenError, ValueError):
     """A model that cannot be pruned as asked; the message says why and what to do."""
+
+    code = "not-prunable"

@@ -23,7 +23,7 @@ def run_model(model: onnx.ModelProto, inputs: Mapping[str, np.ndarray],
     """The model's float outputs, or ``values`` in it, for samples stacked on axis 0. Raises PruneError."""
     names = float_outputs(model) if values is None else values
     if not names:
-        raise PruneError("no output of the model is float, so what is lost cannot be measured")
+        raise PruneError("no output of the model is float, so what is lost cannot be measured", code="no-float-output")
     shown = without_initializers(model)
     if values is not None:
         del shown.graph.output[:]
@@ -36,7 +36,7 @@ def run_model(model: onnx.ModelProto, inputs: Mapping[str, np.ndarray],
         parts = [runtime.run({name: array[start:start + step] for name, array in inputs.items()}, names)
                  for start in range(0, samples, step)]
     except OnnxruntimeError as error:
-        raise PruneError(str(error)) from None
+        raise PruneError.of(error, str(error)) from None
     return [np.concatenate(part) for part in zip(*parts, strict=True)]
 
 

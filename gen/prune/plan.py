@@ -129,7 +129,7 @@ class Pruner:
         try:
             return self._prune(goal)
         except PruneError as error:
-            raise PruneError(f"{self._name}: {error}") from None
+            raise PruneError.of(error, f"{self._name}: {error}") from None
 
     def _prune(self, goal: Goal) -> Pruned:
         evaluator = AccuracyEvaluator.of(self._model, self._inputs, self._labels)
@@ -176,12 +176,13 @@ class Pruner:
 
     def _too_few(self, budget: int, reached: int) -> PruneError:
         return PruneError(f"{budget:,} cycles cannot be had by pruning: with all that can go it takes "
-                          f"{reached:,} on this machine; allow more, or take a larger one")
+                          f"{reached:,} on this machine; allow more, or take a larger one",
+                          code="cycle-budget", limit=budget)
 
     def _prune_channels(self, goal: Goal, evaluator: AccuracyEvaluator) -> onnx.ModelProto:
         if quantised_node(self._model) is not None:
             raise PruneError("channels are taken out of float models; prune the model that this one was made from, and "
-                             "quantise it again")
+                             "quantise it again", code="quantised-already")
         model = self._model
         if goal.share is not None:
             for _ in range(goal.rounds):

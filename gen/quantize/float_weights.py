@@ -44,7 +44,7 @@ def float_weights(model: onnx.ModelProto) -> onnx.ModelProto:
             initializers=[tensor for tensor in model.graph.initializer if tensor.name in needed])
         arrays = runtime.run({}, read)
     except OnnxruntimeError as error:
-        raise QuantizeError(f"its weights cannot be dequantised: {error}") from None
+        raise QuantizeError(f"its weights cannot be dequantised: {error}", code="not-finite") from None
     result = onnx.ModelProto()
     result.CopyFrom(model)
     del result.graph.node[:]

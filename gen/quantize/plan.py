@@ -91,10 +91,11 @@ def plan_quantisation(model: onnx.ModelProto, keep_float: frozenset[str] = froze
     """For a model as `gen.quantize.prepare` makes it. Raises QuantizeError if nothing of it can be quantised."""
     unknown = keep_float - {node.name for node in model.graph.node}
     if unknown:
-        raise QuantizeError(f"there is no node {sorted(unknown)[0]} that could stay float")
+        raise QuantizeError(f"there is no node {sorted(unknown)[0]} that could stay float", code="no-such-layer")
     plan = _Planner(model, keep_float).run()
     if not plan.layers:
-        raise QuantizeError("has no Conv, Gemm or MatMul with constant weights; there is nothing to quantise")
+        raise QuantizeError("has no Conv, Gemm or MatMul with constant weights; there is nothing to quantise",
+                            code="nothing-to-quantise")
     return plan
 
 

@@ -54,7 +54,7 @@ def prepare(model: onnx.ModelProto) -> onnx.ModelProto:
     """
     if (node := quantised_node(model)) is not None:
         raise QuantizeError(f"node {node.name} ({node.op_type}): the model is quantised already, or a part of it; give "
-                            "the float model it was made from")
+                            "the float model it was made from", code="quantised-already")
     model = float_weights(model)
     opset = max((o.version for o in model.opset_import if o.domain in ("", "ai.onnx")), default=0)
     if opset < _OPSET:
@@ -64,7 +64,8 @@ def prepare(model: onnx.ModelProto) -> onnx.ModelProto:
             model = version_converter.convert_version(whole, _OPSET)
         except Exception as error:      # a converter in C++ raises anything
             raise QuantizeError(f"cannot be converted from opset {opset} to {_OPSET}, in which weights have a scale "
-                                f"for each channel ({_first_line(error)}); export it in a newer opset") from None
+                                f"for each channel ({_first_line(error)}); export it in a newer opset",
+                                code="unsupported-opset") from None
     model = _optimised(model)
     # Some of it once more, as there are more constants now.
     for apply in (hoist_transposes, sink_transposes, merge_pool_padding, find_prelus, drop_unused):
@@ -101,7 +102,7 @@ def _optimised(model: onnx.ModelProto) -> onnx.ModelProto:
             RuntimeModel(_without_defaults(model), initializers=model.graph.initializer, optimised="basic",
                          save_to=path, without=without)
         except OnnxruntimeError as error:
-            raise QuantizeError(str(error)) from None
+            raise QuantizeError.of(error, str(error)) from None
         return onnx.load(path)
 
 

@@ -91,7 +91,7 @@ def measure(found: Quantized, samples: Samples, labels: np.ndarray | None = None
     quantized = _quantised_tensors(found.model)
     outputs = float_outputs(found.model)
     if not outputs:
-        raise QuantizeError("no output of the model is float, so there is nothing to compare")
+        raise QuantizeError("no output of the model is float, so there is nothing to compare", code="no-float-output")
     names = {name: name for name in outputs} | {name: quantized[name].result for name in found.plan.tensors}
     signal, noise = dict.fromkeys(names, 0.0), dict.fromkeys(names, 0.0)
     channels = {name: ChannelNoise() for name in outputs}

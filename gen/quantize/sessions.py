@@ -47,7 +47,7 @@ class _Values:
                 feed = {name: np.ascontiguousarray(array[number:number + 1]) for name, array in self._samples.items()}
                 yield {**feed, **dict(zip(made, self._runtime.run(feed, made), strict=True))}
         except OnnxruntimeError as error:
-            raise QuantizeError(str(error)) from None
+            raise QuantizeError.of(error, str(error)) from None
 
 
 def part_of(model: onnx.ModelProto, names: Sequence[str], known: Collection[str]

@@ -37,6 +37,8 @@ _HELD, _JUDGED = 5, 16
 class FloatModelError(NpugenError, ValueError):
     """A float model that cannot be quantised; the message names its file."""
 
+    code = "quantised-already"
+
 
 @dataclass(frozen=True)
 class Calibration:
@@ -97,7 +99,7 @@ class SampledRanges:
             spread = distributions(model, {name: makers[name] for name in names}, self.samples.inputs,
                                    self.calibration.progress)
         except QuantizeError as error:
-            raise FloatModelError(f"{self.path}: {error}") from None
+            raise FloatModelError.of(error, f"{self.path}: {error}") from None
         ranges = {name: range_of(distribution, self.calibration.options) for name, distribution in spread.items()}
         self.found.update(ranges)
         return ranges
@@ -200,6 +202,6 @@ def _quantized(path: Path, proto: onnx.ModelProto, inputs: Sequence[ModelInput],
         used, held = _split(samples) if calibration.hold_out else (samples, None)
         found = quantize(proto, used.inputs, calibration.options, progress=calibration.progress)
     except QuantizeError as error:
-        raise FloatModelError(f"{path}: {error}") from None
+        raise FloatModelError.of(error, f"{path}: {error}") from None
     remarks = (*_remarks(calibration, samples), *(f"{path}: {remark}" for remark in found.remarks))
     return Calibrated(found, used, held, remarks)

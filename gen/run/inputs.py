@@ -33,6 +33,8 @@ _IMAGES = frozenset({".png", ".jpg", ".jpeg", ".bmp", ".gif", ".ppm", ".pgm", ".
 class InputError(NpugenError, ValueError):
     """A file that does not hold what the model takes; the message names it."""
 
+    code = "bad-samples"
+
 
 @dataclass(frozen=True)
 class InputSpec:
@@ -69,7 +71,7 @@ def _read_image(path: Path, name: str, spec: InputSpec, change_by: Preprocessing
     try:
         pixels, change = read_picture(path, width=width, height=height, channels=channels)
     except PictureError as error:
-        raise InputError(f"{path}: {error}") from None
+        raise InputError(f"{path}: {error}", code="damaged-samples") from None
     if change_by is not None and (spec.dtype != np.float32 or not change_by.fits(channels)):
         raise InputError(f"{path}: input {name} is {spec.dtype} of {channels} channels: --mean, --std and --bgr are "
                          "for float32, one number for all channels or one for each of red, green and blue")
@@ -105,7 +107,7 @@ def _read_folder(folder: Path, name: str, spec: InputSpec, limit: int | None,
     taken = labelled[:limit]
     if len(taken) * math.prod(spec.shape) * spec.dtype.itemsize > _MAX_BYTES:
         raise InputError(f"{folder}: {len(taken):,} images; at most {_MAX_BYTES:,} bytes are read at once, "
-                         "take fewer samples")
+                         "take fewer samples", code="too-many-samples")
     read = [_read_image(path, name, spec, change_by) for path, _ in taken]
     labels = np.array([label for _, label in taken])
     return Samples({name: np.concatenate([samples.inputs[name] for samples in read])},
@@ -117,9 +119,10 @@ def _require_fit(path: Path, name: str, header: Header, spec: InputSpec) -> int:
     shape, wanted = spec.shape, spec.dtype
     if header.shape[1:] != shape[1:] and header.shape != shape[1:]:
         expected = ", ".join(map(str, ("samples", *shape[1:])))
-        raise InputError(f"{path}: input {name} must have the shape ({expected}), not {header.shape}")
+        raise InputError(f"{path}: input {name} must have the shape ({expected}), not {header.shape}",
+                         code="sample-shape", input=name)
     if header.dtype != wanted and not (wanted == np.float32 and header.dtype.kind == "f"):
-        raise InputError(f"{path}: input {name} must be {wanted}, not {header.dtype}")
+        raise InputError(f"{path}: input {name} must be {wanted}, not {header.dtype}", code="sample-type", input=name)
     return 1 if header.shape == shape[1:] else header.shape[0]
 
 
@@ -128,18 +131,20 @@ def _read_arrays(path: Path, specs: Mapping[str, InputSpec], limit: int | None) 
     names, file = list(specs), ArrayFile(path)
     there = file.names
     if there is None and len(names) > 1:
-        raise InputError(f"{path}: the inputs are {', '.join(names)}; give an .npz file with an array for each")
+        raise InputError(f"{path}: the inputs are {', '.join(names)}; give an .npz file with an array for each",
+                         code="sample-names")
     missing = [name for name in names if there is not None and name not in there]
     if missing:
         raise InputError(f"{path}: has no array {missing[0]!r}; the model's inputs are {', '.join(names)}, "
-                         f"the file has {', '.join(there or ()) or 'nothing'}")
+                         f"the file has {', '.join(there or ()) or 'nothing'}", code="sample-names")
     headers = {name: file.header(name) for name in names}
     counts = {name: _require_fit(path, name, header, specs[name]) for name, header in headers.items()}
     labelled = there is not None and _LABEL in there and _LABEL not in names    # an input may have that name
     if labelled:
         label = headers[_LABEL] = file.header(_LABEL)
         if len(label.shape) != 1 or label.dtype.kind not in "iuf":
-            raise InputError(f"{path}: label must have one number for each sample, not {label.dtype} {label.shape}")
+            raise InputError(f"{path}: label must have one number for each sample, not {label.dtype} {label.shape}",
+                             code="bad-labels")
         counts[_LABEL] = label.shape[0]
     if len(set(counts.values())) > 1:
         listed = ", ".join(f"{name} {count}" for name, count in counts.items())
@@ -153,17 +158,17 @@ def _read_arrays(path: Path, specs: Mapping[str, InputSpec], limit: int | None) 
     needed = sum(header.size(entries[name]) for name, header in headers.items())
     if needed > _MAX_BYTES:
         raise InputError(f"{path}: {taken:,} samples of {needed:,} bytes; at most {_MAX_BYTES:,} are read at once, "
-                         "take fewer samples")
+                         "take fewer samples", code="too-many-samples")
     inputs = {}
     for name in names:
         array = file.read(name, entries[name])
         if array.dtype.kind == "f" and np.isnan(array).any():
-            raise InputError(f"{path}: input {name} holds values that are not numbers (NaN)")
+            raise InputError(f"{path}: input {name} holds values that are not numbers (NaN)", code="not-finite")
         with np.errstate(over="ignore"):    # beyond float32 is as good as infinite
             inputs[name] = array.astype(specs[name].dtype, copy=False).reshape(-1, *specs[name].shape[1:])
     labels = file.read(_LABEL, taken) if labelled else None
     if labels is not None and not (np.isfinite(labels) & (labels == np.rint(labels))).all():
-        raise InputError(f"{path}: labels must be whole numbers")
+        raise InputError(f"{path}: labels must be whole numbers", code="bad-labels")
     return Samples(inputs, labels)
 
 
@@ -179,7 +184,8 @@ def array_shapes(path: Path) -> dict[str, tuple[int, ...]]:
         file = ArrayFile(path)
         return {name: file.header(name).shape for name in file.names or [""]}
     except BAD_ARCHIVE as error:
-        raise InputError(f"{path}: damaged, or not an {path.suffix} file ({described(error)})") from None
+        raise InputError(f"{path}: damaged, or not an {path.suffix} file ({described(error)})",
+                         code="damaged-samples") from None
 
 
 def read_samples(path: Path, specs: Mapping[str, InputSpec], *, limit: int | None = None,
@@ -191,7 +197,8 @@ def read_samples(path: Path, specs: Mapping[str, InputSpec], *, limit: int | Non
     names = list(specs)
     if path.is_dir() or path.suffix not in (".npz", ".npy"):
         if len(names) > 1:
-            raise InputError(f"{path}: the model has the inputs {', '.join(names)}; give an .npz file")
+            raise InputError(f"{path}: the model has the inputs {', '.join(names)}; give an .npz file",
+                             code="sample-names")
         if path.is_dir():
             return _read_folder(path, names[0], specs[names[0]], limit, change_by)
         require_file(path)
@@ -204,7 +211,8 @@ def read_samples(path: Path, specs: Mapping[str, InputSpec], *, limit: int | Non
     except BAD_ARCHIVE as error:
         if isinstance(error, InputError):
             raise
-        raise InputError(f"{path}: damaged, or not an {path.suffix} file ({described(error)})") from None
+        raise InputError(f"{path}: damaged, or not an {path.suffix} file ({described(error)})",
+                         code="damaged-samples") from None
 
 
 def zero_samples(specs: Mapping[str, InputSpec]) -> Samples:

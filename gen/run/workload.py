@@ -136,7 +136,8 @@ def of_program(path: Path, program: Program, config: NpuConfig | None, options: 
         program.require_board(board)
     _require_options(path, program, options)
     if program.model is None:
-        raise ProgramError(f"{path}: has no model inside to compare with; compile the model again")
+        raise ProgramError(f"{path}: has no model inside to compare with; compile the model again",
+                           code="no-model-inside")
     again = of_model(load_model(path, program.model, machine=Machine.of(program.config)), program.config,
                      CompileOptions(density=program.density, winograd_shifts=program.winograd,
                                     stochastic=program.streams or None))

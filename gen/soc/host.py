@@ -22,6 +22,8 @@ _PROBE_BYTES = 1024
 class HostError(NpugenError):
     """The memory does not hold what is written to it."""
 
+    code = "system-memory"
+
 
 def windows_of(description: Mapping[str, Any]) -> Windows:
     """Where the machine and the memory are. The machine sees memory where the host does."""

@@ -27,7 +27,8 @@ class NpuModule(LiteXModule):
 
     def __init__(self, config: NpuConfig) -> None:
         if config.address_width > _ADDRESS_BITS:
-            raise ConfigError(f"address_width must be at most {_ADDRESS_BITS} in LiteX, not {config.address_width!r}")
+            raise ConfigError(f"address_width must be at most {_ADDRESS_BITS} in LiteX, not {config.address_width!r}",
+                              code="configuration-rule", parameter="address_width", found=config.address_width)
         #: AXI4 to memory; the machine is its master.
         self.memory = AXIInterface(data_width=config.beat_bits, address_width=_ADDRESS_BITS, id_width=1)
         #: AXI4-Lite registers; the machine is its slave.

@@ -32,6 +32,8 @@ NAME = "soc"
 class SystemError(NpugenError):
     """A system that LiteX cannot make, or LiteX is missing."""
 
+    code = "system"
+
 
 def require_litex(*modules: str) -> None:
     """Raises SystemError when LiteX, or one of ``modules``, is not installed."""
@@ -39,7 +41,8 @@ def require_litex(*modules: str) -> None:
 
     for module in ("migen", "litex", "litedram", "litex_boards", *modules):
         if importlib.util.find_spec(module) is None:
-            raise SystemError(f"{module} is not installed, which systems of LiteX need: pip install npugen[litex]")
+            raise SystemError(f"{module} is not installed, which systems of LiteX need: pip install npugen[litex]",
+                              code="missing-package")
 
 
 @contextmanager

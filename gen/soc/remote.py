@@ -23,6 +23,8 @@ _MAX_DESCRIPTION = 1 << 24
 class SystemUrlError(NpugenError):
     """A URL that names no system."""
 
+    code = "system-url"
+
 
 def open_system(url: str) -> Backend:
     """The system whose files are in a folder, its memory awake.

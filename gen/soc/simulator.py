@@ -24,6 +24,8 @@ _HARNESS = Path(__file__).with_name("harness.cpp")
 class SilentError(NpugenError):
     """The system has not answered."""
 
+    code = "system-silent"
+
 
 def simulate(target: Target, config: NpuConfig, *, clock_mhz: float) -> tuple["SerialLine", dict[str, Any]]:
     """The system of ``target`` with the machine of ``config``, built once, and its ``system.json``.

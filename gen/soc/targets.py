@@ -14,6 +14,8 @@ __all__ = ["TARGETS", "Target", "TargetError", "get_target"]
 class TargetError(ArgumentError):
     """A board for which there is no system; the message lists those there are."""
 
+    code = "unknown-name"
+
 
 @dataclass(frozen=True, kw_only=True)
 class Target:

@@ -42,7 +42,7 @@ def read_cifar(folder: Path, kept: Path | None) -> Images:
     try:
         learnt, tested = (_in_turn(*read_photographs(folder / name)) for name in CIFAR_FILES)
     except PhotographsError as error:
-        raise DataError(str(error)) from None
+        raise DataError.of(error, str(error)) from None
     if learnt[0].shape[1:] != tested[0].shape[1:]:
         raise DataError(f"{folder}: the photographs of {' and '.join(CIFAR_FILES)} are not of one size")
     pixels, labels = (np.concatenate(parts) for parts in zip(learnt, tested, strict=True))

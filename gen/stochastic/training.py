@@ -38,7 +38,7 @@ def trained(backbone: Backbone, images: Images, folder: Path | None,
         with suppress(OSError, EntryError):     # not there, or damaged: made again
             return _read(kept, backbone)
     if find_spec("torch") is None:
-        raise DataError("training needs PyTorch: pip install 'npugen[train]'")
+        raise DataError("training needs PyTorch: pip install 'npugen[train]'", code="missing-package")
     network = fitted(backbone, x, labels, images.recipe, lambda step: remark(f"{backbone.word}: {step}"))
     if kept is not None:
         arrays = {f"{name}{number}": values for number, layer in enumerate(network)

@@ -66,7 +66,7 @@ def train(session: Session, model: onnx.ModelProto, folder: Path, *, name: str,
         given = Network(model)
         taught_by = Network(teacher) if teacher else given
     except TrainError as error:
-        raise TrainError(f"{name}: {error}") from None
+        raise TrainError.of(error, f"{name}: {error}") from None
     before = accuracy(given, test) if test else None
     epochs: list[Epoch] = []
     for number, stage in enumerate(session.stages, 1):

@@ -143,7 +143,7 @@ class Network(nn.Module):
         try:
             return OPERATORS[node.op_type](call)
         except TrainError as error:
-            raise TrainError(f"node {node.name} ({node.op_type}): {error}") from None
+            raise TrainError.of(error, f"node {node.name} ({node.op_type}): {error}", node=node.name) from None
         except (RuntimeError, TypeError, ValueError, LookupError) as error:
             raise TrainError(f"node {node.name} ({node.op_type}) cannot be computed: "
                              f"{str(error).splitlines()[0]}") from None

@@ -90,4 +90,4 @@ def read_session(path: Path) -> Session:
     try:
         return msgspec.convert(read_document(path, "a session", extra="train"), Session)
     except (DocumentError, msgspec.MsgspecError) as error:
-        raise TrainError(f"{path}: {error}") from None
+        raise TrainError.of(error, f"{path}: {error}", file=str(path)) from None

@@ -7,3 +7,5 @@ __all__ = ["ZooError"]
 
 class ZooError(ArgumentError):
     """A network that there is not, or not with that size or number of classes."""
+
+    code = "not-in-zoo"

@@ -26,7 +26,7 @@ class PynqBackend(Backend):
             self._pynq = importlib.import_module("pynq")
         except ImportError:
             raise TransportError("the package pynq is missing: this is no PYNQ board, or its environment is not "
-                                 "activated") from None
+                                 "activated", code="missing-package") from None
         self._loop: asyncio.AbstractEventLoop | None = None
         if not _in_event_loop():
             # Interrupts of PYNQ are asyncio's, of the loop that is there when the overlay is made.
@@ -45,7 +45,8 @@ class PynqBackend(Backend):
         except (OSError, ValueError, RuntimeError) as error:
             raise TransportError(f"{self._bitfile}: the overlay cannot be loaded ({error})") from None
         if self._name not in overlay.ip_dict:
-            raise TransportError(f"{self._bitfile}: has no cell {self._name}; it has {', '.join(overlay.ip_dict)}")
+            raise TransportError(f"{self._bitfile}: has no cell {self._name}; it has {', '.join(overlay.ip_dict)}",
+                                 code="no-device")
         self._ip: Any = getattr(overlay, self._name)
         self._interrupt: Any = getattr(self._ip, self._pin, None)
         # In a notebook, which is in an event loop already, the driver polls.

@@ -73,14 +73,15 @@ class RemoteBackend(Backend):
         if state == State.LOCKED:
             if token is None:
                 raise TransportError(f"the server wants a token: set {TOKEN} or {TOKEN_FILE}, or ?token-file=FILE in "
-                                     "the device's URL")
+                                     "the device's URL", code="bad-token")
             words = self._client.read(CHALLENGE, CHALLENGE_WORDS)
             self._client.write(ANSWER, answer(token, words))
             state = read(STATE)
             if state == State.LOCKED:
-                raise TransportError("the server has another token")
+                raise TransportError("the server has another token", code="bad-token")
         if state != State.YOURS:
-            raise TransportError(_REFUSALS.get(state, f"the server says {state}, which this version does not know"))
+            raise TransportError(_REFUSALS.get(state, f"the server says {state}, which this version does not know"),
+                                 code="refused-by-server")
         return Windows.found(read)
 
     def read32(self, address: int) -> int:

@@ -125,9 +125,10 @@ def _uio_name(device: str, uio: Path) -> str:
     found = [file for file, known in names.items() if known == device]
     if not found:
         known = ", ".join(sorted(set(names.values()))) or "none"
-        raise TransportError(f"no UIO device is called {device}; there are {known}")
+        raise TransportError(f"no UIO device is called {device}; there are {known}", code="no-device")
     if len(found) > 1:
-        raise TransportError(f"{len(found)} UIO devices are called {device}: name one of {', '.join(found)}")
+        raise TransportError(f"{len(found)} UIO devices are called {device}: name one of {', '.join(found)}",
+                             code="no-device")
     return found[0]
 
 
@@ -136,7 +137,8 @@ def _map_size(sysfs: Path, name: str) -> int:
     try:
         return int(read_text(sysfs / "uio" / name / "maps" / "map0" / "size"), 0)
     except (OSError, ValueError):
-        raise TransportError(f"{sysfs / 'uio' / name}: has no map0 with the device's registers") from None
+        raise TransportError(f"{sysfs / 'uio' / name}: has no map0 with the device's registers",
+                             code="no-device") from None
 
 
 class _Udmabuf:
@@ -146,7 +148,7 @@ class _Udmabuf:
         folder = next((sysfs / kind / path.name for kind in _BUFFER_CLASSES if (sysfs / kind / path.name).is_dir()),
                       None)
         if folder is None:
-            raise TransportError(f"{path}: there is no such u-dma-buf; load its kernel module")
+            raise TransportError(f"{path}: there is no such u-dma-buf; load its kernel module", code="no-device")
         try:
             address, size = (int(read_text(folder / name), 0) for name in ("phys_addr", "size"))
             coherent = int(read_text(folder / "dma_coherent"), 0) if (folder / "dma_coherent").is_file() else 0

@@ -26,7 +26,8 @@ def load_engine(machine: Machine) -> Steps:
                 geometry, tiles, gather = instruction, None, None
             case Opcode.LOAD_GATHER | Opcode.LOAD_WINOGRAD as mode:
                 if (tiles if mode == Opcode.LOAD_GATHER else gather) is not None:
-                    raise HazardError(index, "LOAD_GATHER and LOAD_WINOGRAD are after one LOAD_SET")
+                    raise HazardError(index, "LOAD_GATHER and LOAD_WINOGRAD are after one LOAD_SET",
+                                      code="chain-hazard")
                 if mode == Opcode.LOAD_GATHER:
                     gather = instruction
                 else:

@@ -48,7 +48,7 @@ def store_engine(machine: Machine) -> Steps:
                         beats = yield from _take_side(machine, count, f"what {opcode.name} loads")
                         loaded[opcode] = load.unpack(beats)
                     if opcode not in loaded:
-                        raise HazardError(index, f"{opcode.name} uses what was never loaded")
+                        raise HazardError(index, f"{opcode.name} uses what was never loaded", code="never-written")
                 if opcode == Opcode.STORE_REQUANT:
                     chain.clear()
                 chain[opcode] = instruction
@@ -59,10 +59,10 @@ def store_engine(machine: Machine) -> Steps:
 def _check_chain(index: int, chain: Mapping[Opcode, Instruction]) -> None:
     """Raise HazardError for operations that do not go together."""
     if sum(opcode in chain for opcode in SECOND_STAGES) > 1:
-        raise HazardError(index, "the chain has a second stage already")
+        raise HazardError(index, "the chain has a second stage already", code="chain-hazard")
     later = [opcode for opcode in chain if opcode not in (Opcode.STORE_REQUANT, *SECOND_STAGES, Opcode.STORE_SIGNS)]
     if Opcode.STORE_SIGNS in chain and later:
-        raise HazardError(index, f"signs do not go through {later[0].name}")
+        raise HazardError(index, f"signs do not go through {later[0].name}", code="chain-hazard")
 
 
 def _second_stage(chain: Mapping[Opcode, Instruction]) -> Instruction | None:
@@ -81,9 +81,9 @@ def _store(machine: Machine, index: int, geometry: Instruction, chain: Mapping[O
     cols, count = int(columns[-1]) + 1, rows * len(columns)
     signs_alone, tiles = Opcode.STORE_SIGNS in chain, geometry["words"] == WordForm.TILES
     if geometry["local"] and signs_alone:
-        raise HazardError(index, "signs are not stored to the input buffer")
+        raise HazardError(index, "signs are not stored to the input buffer", code="chain-hazard")
     if tiles and instruction["pooled"]:
-        raise HazardError(index, "pooled pixels are not sums of tiles")
+        raise HazardError(index, "pooled pixels are not sums of tiles", code="chain-hazard")
     if not instruction["pooled"]:
         held = 1 if geometry["words"] in (WordForm.SPREAD, WordForm.ALTERNATE) else config.oc_groups
         if instruction["blocks"] > held:

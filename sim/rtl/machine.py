@@ -35,6 +35,8 @@ _NEVER = (1 << 64) - 1
 class ProtocolError(NpugenError):
     """The hardware broke a rule of AXI or of its trace ports; the message names the rule and the cycle."""
 
+    code = "bus-protocol"
+
 
 class RunStatus(IntEnum):
     LIMIT = 0

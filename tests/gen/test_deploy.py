@@ -136,7 +136,7 @@ def test_the_processors_part(partitioned, tmp_path):
         done = on_board(folder, "--device", url, without=("onnxruntime",))
     assert done.returncode == 1
     assert done.stderr == ("npudriver run: error: a part of this model runs on the processor, by onnxruntime, which is "
-                           "missing here: pip install onnxruntime\n")
+                           "missing here: pip install onnxruntime [missing-package]\n")
 
 
 @pytest.mark.parametrize("board, bits", [("zynq7020", 32), ("pynq-z2", 32), ("cyclonev", 32), ("zu3eg", 64),

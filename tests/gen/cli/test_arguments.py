@@ -30,7 +30,7 @@ def test_names_itself_as_it_was_called(monkeypatch: pytest.MonkeyPatch, capsys: 
     said = "npugen boards: error: unrecognized arguments: --colour (help: npugen boards --help)\n"
     assert capsys.readouterr().err == said
     assert main(["disasm", "none.npu"]) == 1
-    assert capsys.readouterr().err == "npugen disasm: error: none.npu: No such file or directory\n"
+    assert capsys.readouterr().err == "npugen disasm: error: none.npu: No such file or directory [unreadable-file]\n"
 
 
 @pytest.mark.parametrize(("argv", "message"), [
@@ -46,7 +46,8 @@ def test_names_itself_as_it_was_called(monkeypatch: pytest.MonkeyPatch, capsys: 
      "no feature 'speed'; there are depthwise, fusion, gather, binary, winograd, table, product, stochastic, all"),
     (("build", "--macs", "16", "--features", "gather,depthwise"),
      "not 1; leave depthwise out of --features, or take a preset that has it (--macs 32, 64, "),
-    (("build", "--pixel-lanes", "1", "--features", "fusion"), "not 1; leave fusion out of --features\n"),
+    (("build", "--pixel-lanes", "1", "--features", "fusion"),
+     "not 1; leave fusion out of --features [configuration-rule]\n"),
     (("build", "--features", "depthwise", "--binary-rows", "8"), "gather must be 1 with binary_rows"),
     (("compile", "x.onnx", "-o", "y", "--depthwise", "fast"), "invalid choice: 'fast'"),
     (("compile", "x.onnx", "-o", "y", "--winograd", "wide"), "invalid choice: 'wide'"),
@@ -88,7 +89,7 @@ def test_a_configuration_has_all_its_fields(model: str, capsys: pytest.CaptureFi
 def test_long_messages_are_cut(capsys: pytest.CaptureFixture):
     Path("c.json").write_text(json.dumps({"x" * 50_000: 1}))
     line = error_line(capsys, 2, "build", "--config", "c.json")
-    assert len(line) < 1100 and line.endswith("...\n")
+    assert len(line) < 1100 and line.endswith("... [configuration-file]\n")
 
 
 def test_configurations_that_have_no_end(model: str, capsys: pytest.CaptureFixture):
