@@ -24,6 +24,7 @@ from gen.passes.align_parts import align_parts
 from gen.passes.prune import prune
 from gen.passes.streams import stream_layers
 from gen.program.assembler import encode_all
+from gen.program.ports import input_ports, output_ports
 from gen.program.program import LayerInfo, Program
 
 __all__ = ["Lowered", "MappedGraph", "compile_graph", "generate", "lowered", "map_graph", "prepare",
@@ -93,8 +94,10 @@ def lowered(graph: Graph, config: NpuConfig, options: CompileOptions, mapped: Ma
 
 
 def generate(graph: Graph, config: NpuConfig, options: CompileOptions, *, model: bytes | None = None,
-             mapped: MappedGraph | None = None) -> Program:
+             mapped: MappedGraph | None = None, shapes: Mapping[str, tuple[int, ...]] | None = None) -> Program:
     """The program for a graph that is prepared, and perhaps ``mapped``; ``model`` is kept in it as it is.
+
+    ``shapes``: of the model's inputs, samples first, where they are other than those of their feature maps.
 
     Raises what `lowered` does.
     """
@@ -104,8 +107,8 @@ def generate(graph: Graph, config: NpuConfig, options: CompileOptions, *, model:
     return Program(
         name=graph.name, config=config, code=encode_all(result.instructions), constants=placed.constants.tobytes(),
         data_beats=placed.end, write_start=placed.write_start, tensors=placed.tensors,
-        inputs={name: tensor for name, (tensor, _) in graph.inputs.items()},
-        outputs={name: tensor for name, (tensor, _) in graph.outputs.items()},
+        input_ports=input_ports(graph, placed.tensors, shapes or {}),
+        output_ports=output_ports(graph, placed.tensors),
         layers=tuple(LayerInfo(
             item.layer.name, item.layer.op, "fused" if item.layer.output in kept else item.mode, item.input,
             item.layer.output, item.macs, item.useful_macs) for item in layers),

@@ -21,7 +21,7 @@ from .errors import (
 )
 from .inference import Inference
 from .machine import Machine
-from .model import Deployment, LoadedModel
+from .model import Deployment, HostFile, LoadedModel
 from .program import DeployedProgram
 from .registers import Job, Registers
 from .resident import ResidentProgram
@@ -32,6 +32,6 @@ if not os.environ.get("ORT_DISABLE_TELEMETRY"):
 
 __all__ = [
     "AbortedError", "Backend", "Buffer", "DeployedProgram", "Deployment", "Device", "DeviceError", "DriverError",
-    "FaultError", "Inference", "Job", "LoadedModel", "Machine", "OutOfMemoryError", "PackageError", "Registers",
-    "ResidentProgram", "TransportError", "WaitTimeoutError", "open_backend",
+    "FaultError", "HostFile", "Inference", "Job", "LoadedModel", "Machine", "OutOfMemoryError", "PackageError",
+    "Registers", "ResidentProgram", "TransportError", "WaitTimeoutError", "open_backend",
 ]

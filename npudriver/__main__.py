@@ -61,11 +61,15 @@ def _file(text: str) -> Path:
     return path
 
 
+#: What a model is given as, and where its device is that was compiled for no board.
+_MODEL, _DEVICE = "a folder that `gen deploy` has made, or a .npu file", "uio:"
+
+
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="npudriver", description="Programs on an NPU.")
     commands = parser.add_subparsers(dest="command", required=True)
     run = commands.add_parser("run", help="run a deployed model")
-    run.add_argument("folder", type=Path)
+    run.add_argument("model", type=Path, help=_MODEL)
     run.add_argument("--input", type=Path, metavar="X.npz", help="arrays named as the model's inputs, samples on the "
                      "first axis, and perhaps `label`; without it the enclosed sample runs, whose outputs are known")
     run.add_argument("-o", "--output", type=_file, metavar="Y.npz", help="write the outputs under the model's names")
@@ -76,10 +80,10 @@ def _parser() -> argparse.ArgumentParser:
     run.add_argument("--timeout", type=_seconds, default=10.0, metavar="S", help="for one inference (default 10 s)")
     run.add_argument("--json", action="store_true", help="print one JSON object and nothing else")
     info = commands.add_parser("info", help="say what the device is and what its registers hold")
-    info.add_argument("folder", type=Path)
+    info.add_argument("model", type=Path, help=_MODEL)
     serve = commands.add_parser("serve", help="let others use the device over the network")
-    serve.add_argument("folder", type=Path, nargs="?", default=Path(),
-                       help="of a deployed model, which says what machine the device is (default: here)")
+    serve.add_argument("model", type=Path, nargs="?", default=Path(),
+                       help=f"{_MODEL}; it says what machine the device is (default: the folder here)")
     serve.add_argument("--listen", default="127.0.0.1:1234", metavar="ADDRESS:PORT",
                        help="default 127.0.0.1:1234; one that others reach needs a token")
     serve.add_argument("--token-file", type=Path, metavar="FILE",
@@ -91,7 +95,7 @@ def _parser() -> argparse.ArgumentParser:
                        help="what they have of its memory (default 64)")
     for sub in (run, info, serve):
         sub.add_argument("--device", metavar="URL", help="uio:[NAME], pynq:FILE.bit, tcp://HOST[:PORT] (default: the "
-                         "board's, of the folder; for serve uio:)")
+                         "that of the model's board; for serve uio:)")
     return parser
 
 
@@ -113,10 +117,12 @@ def _each(arrays: dict[str, np.ndarray], names: Sequence[str]) -> Iterator[dict[
 
 
 def _run(arguments: argparse.Namespace) -> int:
-    deployment = Deployment.load(arguments.folder)
+    deployment = Deployment.load(arguments.model)
     own = arguments.input is None
-    arrays = _samples(arguments.folder / _SAMPLE if own else arguments.input, deployment, arguments.limit)
-    with Device(open_backend(arguments.device or deployment.device), deployment.machine,
+    if own and not arguments.model.is_dir():
+        raise PackageError(f"{arguments.model}: has no samples; name some with --input", code="bad-input")
+    arrays = _samples(arguments.model / _SAMPLE if own else arguments.input, deployment, arguments.limit)
+    with Device(open_backend(arguments.device or deployment.device or _DEVICE), deployment.machine,
                 timeout=arguments.timeout) as device, deployment.load_into(device, slots=arguments.slots) as model:
         began = time.perf_counter()
         found = list(model.stream(_each(arrays, list(deployment.inputs)), retries=arguments.retries))
@@ -126,7 +132,7 @@ def _run(arguments: argparse.Namespace) -> int:
     facts = {"samples": len(found), "seconds": round(seconds, 6), "per_second": round(len(found) / seconds, 2)}
     if own:
         facts["differing"] = sum(
-            _differing(found, name, arrays[_EXPECTED + name], arguments.folder / _SAMPLE)
+            _differing(found, name, arrays[_EXPECTED + name], arguments.model / _SAMPLE)
             for name in deployment.outputs if _EXPECTED + name in arrays)
     labels = None if "label" in deployment.inputs else arrays.get("label")
     if labels is not None and labels.dtype.kind in "iuf" and labels.shape == (len(found),) and (
@@ -158,8 +164,8 @@ def _stacked(found: Sequence[dict[str, np.ndarray]]) -> dict[str, np.ndarray]:
 
 
 def _info(arguments: argparse.Namespace) -> int:
-    deployment = Deployment.load(arguments.folder)
-    backend = open_backend(arguments.device or deployment.device)
+    deployment = Deployment.load(arguments.model)
+    backend = open_backend(arguments.device or deployment.device or _DEVICE)
     try:
         registers = Registers(backend, deployment.machine)  # which changes nothing
         for name in deployment.machine.registers:
@@ -180,9 +186,9 @@ def _serve(arguments: argparse.Namespace) -> int:
     host, _, port = arguments.listen.rpartition(":")
     if not port.isdecimal() or int(port) >= 1 << 16:
         raise PackageError(f"--listen {arguments.listen}: must be ADDRESS:PORT", code="bad-url")
-    token, machine = read_token(arguments.token_file), Deployment.machine_of(arguments.folder)
+    token, machine = read_token(arguments.token_file), Deployment.machine_of(arguments.model)
     signal.signal(signal.SIGTERM, _end)     # leave the device as it was
-    backend = open_backend(arguments.device or "uio:")
+    backend = open_backend(arguments.device or _DEVICE)
     try:
         server = Server(backend, machine, host=host.strip("[]"), port=int(port), memory=arguments.memory << 20,
                         token=token, limits=Limits(idle=arguments.idle))

@@ -17,7 +17,7 @@ import numpy as np
 from .errors import PackageError
 from .files import named, open_file
 
-__all__ = ["arrays_in", "read_arrays", "write_arrays"]
+__all__ = ["arrays_in", "packed_arrays", "read_arrays", "write_arrays"]
 
 
 #: What reading a damaged or hostile file can raise: NumPy looks into headers with Python's own parser.
@@ -65,16 +65,30 @@ def write_arrays(path: Path, arrays: Mapping[str, np.ndarray]) -> None:
     """Raises OSError; what was there before is there then."""
     handle, temporary = tempfile.mkstemp(dir=str(path.parent), prefix=f".{path.name[:200]}.")
     try:
-        # Not np.savez_compressed, whose own arguments are names like any other.
-        with named(path), os.fdopen(handle, "wb") as file, zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
-            for name, array in arrays.items():
-                with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
-                    np.lib.format.write_array(member, array, allow_pickle=False)
+        with named(path), os.fdopen(handle, "wb") as file:
+            _write(file, arrays)
         os.chmod(temporary, 0o666 & ~_mask())
         os.replace(temporary, path)
     except BaseException:
         os.unlink(temporary)
         raise
+
+
+def packed_arrays(arrays: Mapping[str, np.ndarray]) -> bytes:
+    """The content of such a file; the same arrays give the same."""
+    content = io.BytesIO()
+    _write(content, arrays)
+    return content.getvalue()
+
+
+def _write(file: IO[bytes], arrays: Mapping[str, np.ndarray]) -> None:
+    """Not np.savez_compressed, whose own arguments are names like any other."""
+    with zipfile.ZipFile(file, "w") as archive:
+        for name, array in arrays.items():
+            info = zipfile.ZipInfo(f"{name}.npy")
+            info.compress_type = zipfile.ZIP_DEFLATED
+            with archive.open(info, "w", force_zip64=True) as member:
+                np.lib.format.write_array(member, array, allow_pickle=False)
 
 
 def _mask() -> int:

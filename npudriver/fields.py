@@ -44,25 +44,26 @@ def _shown(value: Any) -> str:
 
 
 class Fields:
-    """An object of a JSON file; ``where``: the file, and the object in it. Every call raises PackageError.
+    """An object of a JSON file; ``where``: the file, and the object in it; ``remedy``: what to do about a damaged one.
+    Every call raises PackageError.
 
     ``end`` is to be called last: a field that nobody has taken is one that a file cannot have.
     """
 
-    def __init__(self, value: Any, where: str) -> None:
-        self._where = where
+    def __init__(self, value: Any, where: str, remedy: str = "deploy the model again") -> None:
+        self._where, self._remedy = where, remedy
         if not isinstance(value, dict):
-            raise PackageError(f"{where}: must be an object, not {_shown(value)}; deploy the model again")
+            raise PackageError(f"{where}: must be an object, not {_shown(value)}; {self._remedy}")
         self._left = dict(value)
 
     def take(self, name: str) -> Any:
         if name not in self._left:
-            raise PackageError(f"{self._where}: has no field {name!r}; deploy the model again")
+            raise PackageError(f"{self._where}: has no field {name!r}; {self._remedy}")
         return self._left.pop(name)
 
     def wrong(self, name: str, wanted: str, value: Any) -> PackageError:
         """The error of a field that is not what it must be."""
-        return PackageError(f"{self._where}: {name} must be {wanted}, not {_shown(value)}; deploy the model again")
+        return PackageError(f"{self._where}: {name} must be {wanted}, not {_shown(value)}; {self._remedy}")
 
     def integer(self, name: str, low: int, high: int) -> int:
         return self._ranged(name, self.take(name), low, high)
@@ -135,10 +136,10 @@ class Fields:
     def objects(self, name: str) -> Iterator[Fields]:
         """Each object of a list."""
         for number, value in enumerate(self._list(name, self.take(name))):
-            yield Fields(value, f"{self._where}: {name}[{number}]")
+            yield Fields(value, f"{self._where}: {name}[{number}]", self._remedy)
 
     def inner(self, name: str) -> Fields:
-        return Fields(self.take(name), f"{self._where}: {name}")
+        return Fields(self.take(name), f"{self._where}: {name}", self._remedy)
 
     def names(self) -> list[str]:
         """The fields that have not been taken yet."""
@@ -146,8 +147,8 @@ class Fields:
 
     def end(self) -> None:
         if self._left:
-            raise PackageError(f"{self._where}: has a field {_shown(next(iter(self._left)))} that is not known; deploy "
-                               "the model again")
+            raise PackageError(f"{self._where}: has a field {_shown(next(iter(self._left)))} that is not known; "
+                               f"{self._remedy}")
 
     def _list(self, name: str, value: Any) -> list[Any]:
         if not isinstance(value, list):

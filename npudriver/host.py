@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import importlib
 import sys
-from pathlib import Path
 from typing import Any, Mapping
 
 import numpy as np
 
 from .errors import PackageError
+from .storage import Source
 
 __all__ = ["NO_RUNTIME_32", "HostModel"]
 
@@ -20,27 +20,29 @@ _WORD = (1 << 32) - 1
 
 
 class HostModel:
-    """The ONNX model in a file; ``threads``: 0 for as many as the processor has.
+    """An ONNX model, in a file or its content, called ``name`` in errors; ``threads``: 0 for as many as the processor
+    has.
 
     Raises PackageError where onnxruntime is missing, or does not take it.
     """
 
-    def __init__(self, path: Path, *, threads: int = 0) -> None:
+    def __init__(self, name: str, source: Source, *, threads: int = 0) -> None:
         try:
             runtime: Any = importlib.import_module("onnxruntime")
         except ImportError:
             raise PackageError("a part of this model runs on the processor, by onnxruntime, which is missing here: " + (
                 "pip install onnxruntime" if sys.maxsize > _WORD else NO_RUNTIME_32), code="missing-package") from None
-        self._path = path
+        self._name = name
         try:
             options = runtime.SessionOptions()
             options.log_severity_level = 4
             options.intra_op_num_threads = threads
             # What the model says, and not what comes close to it.
             options.graph_optimization_level = runtime.GraphOptimizationLevel.ORT_ENABLE_BASIC
-            self._session = runtime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+            self._session = runtime.InferenceSession(source if isinstance(source, bytes) else str(source), options,
+                                                     providers=["CPUExecutionProvider"])
         except Exception as error:      # onnxruntime's own exception types are not public
-            raise PackageError(f"{path}: onnxruntime does not take it ({_line(error)})", code="onnxruntime") from None
+            raise PackageError(f"{name}: onnxruntime does not take it ({_line(error)})", code="onnxruntime") from None
         self.inputs = [value.name for value in self._session.get_inputs()]
         #: Output -> whether its first axis is known to be 1 for one sample.
         self.outputs = {value.name: list(value.shape[:1]) == [1] for value in self._session.get_outputs()}
@@ -50,7 +52,7 @@ class HostModel:
         try:
             made = self._session.run(list(self.outputs), {name: values[name] for name in self.inputs})
         except Exception as error:
-            raise PackageError(f"{self._path}: onnxruntime does not run it ({_line(error)})",
+            raise PackageError(f"{self._name}: onnxruntime does not run it ({_line(error)})",
                                code="onnxruntime") from None
         return dict(zip(self.outputs, made))
 

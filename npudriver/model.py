@@ -12,25 +12,40 @@ import numpy as np
 from .device import Device
 from .errors import PackageError
 from .fields import Fields
+from .files import read_file
 from .host import HostModel
 from .machine import Machine
 from .program import DTYPES, DeployedProgram
 from .resident import ResidentProgram
-from .sealed import Folder, is_plain, write_sealed
+from .sealed import Sealed, is_plain, sealed_json
+from .storage import Source, Storage, open_storage
 
-__all__ = ["Deployment", "LoadedModel"]
+__all__ = ["Deployment", "HostFile", "LoadedModel", "program_folder"]
 
-_FORMAT, _VERSION = "npugen deployed model", 2
+_FORMAT, _VERSION = "npugen deployed model", 3
 _HEADER, _MACHINE, _PROGRAM = "model.json", "machine.json", "program.json"
 _MAX_MACHINE = 1 << 20
 
 
 @dataclass(frozen=True)
-class Deployment:
-    """What is in a folder that `python -m gen deploy` makes.
+class HostFile:
+    """An ONNX model for the processor, of that ``name`` in its package."""
 
-    ``inputs``: name -> dtype and shape of one sample; ``segments``: programs and files of ONNX models, in the order in
-    which they run. ``device``: the URL of the device where no other is given.
+    name: str
+    source: Source
+
+    @property
+    def content(self) -> bytes:
+        """Raises OSError."""
+        return self.source if isinstance(self.source, bytes) else read_file(self.source)
+
+
+@dataclass(frozen=True)
+class Deployment:
+    """A model for a board: what is in a folder that `python -m gen deploy` makes, and in a ``.npu`` file.
+
+    ``inputs``: name -> dtype and shape of one sample; ``segments``: programs and models for the processor, in the order
+    in which they run. ``device``: the URL of the device where no other is given.
     """
 
     name: str
@@ -39,60 +54,72 @@ class Deployment:
     machine: Machine
     inputs: Mapping[str, tuple[str, Sequence[int]]]
     outputs: Sequence[str]
-    segments: Sequence[DeployedProgram | Path]
+    segments: Sequence[DeployedProgram | HostFile]
 
     @staticmethod
-    def machine_of(folder: Path | str) -> Machine:
+    def machine_of(path: Path | str) -> Machine:
         """The machine alone that a deployed model is for. Raises PackageError as `load`."""
-        return _machine(Path(folder), _header(Path(folder)))
+        with open_storage(Path(path)) as storage:
+            return _machine(_sealed(storage))
 
     @classmethod
-    def load(cls, folder: Path | str) -> Deployment:
-        """Raises PackageError for a folder that holds none, or another than was written."""
-        folder = Path(folder)
-        files = _header(folder)
+    def load(cls, path: Path | str) -> Deployment:
+        """Raises PackageError for a folder or a file that holds none, or another than was written."""
+        with open_storage(Path(path)) as storage:
+            return cls.read(storage)
+
+    @classmethod
+    def read(cls, storage: Storage) -> Deployment:
+        """As `load`, of what is open already."""
+        files = _sealed(storage)
         header = files.header
-        machine = _machine(folder, files)
+        machine = _machine(files)
         inputs = header.inner("inputs")
-        segments: list[DeployedProgram | Path] = []
+        segments: list[DeployedProgram | HostFile] = []
         for entry in header.objects("segments"):
             place, name = entry.choice("place", "accelerator", "host"), entry.text("path")
             entry.end()
             if not is_plain(name):
                 raise entry.wrong("path", "a name in the package", name)
             if place == "host":
-                segments.append(files.check(name))
+                segments.append(HostFile(name, files.source(name)))
                 continue
-            files.check(f"{name}/{_PROGRAM}")
-            program = DeployedProgram.load(folder / name)
+            program = DeployedProgram.load(files, name)
             program.require_sense(machine)
             segments.append(program)
         deployment = cls(
             name=header.text("name"), board=header.text("board"), device=header.text("device"), machine=machine,
-            inputs={name: _dtype_and_shape(inputs.take(name), inputs, name, folder / _HEADER)
+            inputs={name: _dtype_and_shape(inputs.take(name), inputs, name, files.where(_HEADER), storage.remedy)
                     for name in inputs.names()},
             outputs=header.texts("outputs"), segments=segments)
         header.end()
         if not (segments and deployment.inputs and deployment.outputs):
-            raise PackageError(f"{folder / _HEADER}: has no segments, inputs or outputs; deploy the model again")
+            raise PackageError(f"{files.where(_HEADER)}: has no segments, inputs or outputs; {storage.remedy}")
         return deployment
 
-    def save(self, folder: Path) -> None:
-        """Write all but the ONNX models, whose files must be there already. Raises OSError."""
-        segments, files = [], [_MACHINE]
+    def files(self) -> dict[str, bytes]:
+        """The files of the package: name -> content. Raises OSError for models of the processor that are gone."""
+        segments: list[dict[str, str]] = []
+        sealed, files = {_MACHINE: self.machine.to_json().encode()}, {}
         for number, segment in enumerate(self.segments):
-            host = isinstance(segment, Path)
-            name = segment.name if isinstance(segment, Path) else f"program{number}"
-            segments.append({"place": "host" if host else "accelerator", "path": name})
-            files.append(name if host else f"{name}/{_PROGRAM}")
-            if isinstance(segment, DeployedProgram):
-                segment.save(folder / name)
+            if isinstance(segment, HostFile):
+                segments.append({"place": "host", "path": segment.name})
+                sealed[segment.name] = segment.content
+                continue
+            folder = program_folder(number)
+            segments.append({"place": "accelerator", "path": folder})
+            files.update({f"{folder}/{name}": content for name, content in segment.files().items()})
+            sealed[f"{folder}/{_PROGRAM}"] = files[f"{folder}/{_PROGRAM}"]
         header = {"format": _FORMAT, "version": _VERSION, "name": self.name, "board": self.board,
                   "device": self.device, "inputs": {name: list(spec) for name, spec in self.inputs.items()},
                   "outputs": list(self.outputs), "segments": segments}
-        folder.mkdir(parents=True, exist_ok=True)
-        (folder / _MACHINE).write_text(self.machine.to_json())
-        write_sealed(folder / _HEADER, header, files)
+        return {_HEADER: sealed_json(header, sealed), **sealed, **files}
+
+    def save(self, folder: Path) -> None:
+        """Write the files into a folder. Raises OSError."""
+        for name, content in self.files().items():
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            (folder / name).write_bytes(content)
 
     def load_into(self, device: Device, *, slots: int = 2, threads: int = 0) -> LoadedModel:
         """``threads``: of the processor's part, 0 for as many as it has.
@@ -102,18 +129,23 @@ class Deployment:
         return LoadedModel(self, device, slots, threads)
 
 
-def _header(folder: Path) -> Folder:
-    return Folder(folder, _HEADER, format=_FORMAT, version=_VERSION)
+def program_folder(number: int) -> str:
+    """Of a segment's program, in a package."""
+    return f"program{number}"
 
 
-def _machine(folder: Path, files: Folder) -> Machine:
-    return Machine.from_json(files.read(_MACHINE, _MAX_MACHINE), str(folder / _MACHINE))
+def _sealed(storage: Storage) -> Sealed:
+    return Sealed.of(storage, _HEADER, format=_FORMAT, version=_VERSION)
 
 
-def _dtype_and_shape(value: Any, entry: Fields, name: str, path: Path) -> tuple[str, Sequence[int]]:
+def _machine(files: Sealed) -> Machine:
+    return Machine.from_json(files.read(_MACHINE, _MAX_MACHINE), files.where(_MACHINE))
+
+
+def _dtype_and_shape(value: Any, entry: Fields, name: str, where: str, remedy: str) -> tuple[str, Sequence[int]]:
     if not isinstance(value, list) or len(value) != 2:
         raise entry.wrong(name, "a type and a shape", value)
-    inner = Fields({"type": value[0], "shape": value[1]}, f"{path}: input {name}")
+    inner = Fields({"type": value[0], "shape": value[1]}, f"{where}: input {name}", remedy)
     return inner.choice("type", *DTYPES), inner.shape("shape")
 
 
@@ -123,13 +155,13 @@ class LoadedModel:
     def __init__(self, deployment: Deployment, device: Device, slots: int, threads: int) -> None:
         self.deployment, self.device, self._window = deployment, device, slots
         # First what may be missing, then what takes memory.
-        hosts = {number: HostModel(segment, threads=threads) for number, segment in enumerate(deployment.segments)
-                 if isinstance(segment, Path)}
+        hosts = {number: HostModel(segment.name, segment.source, threads=threads)
+                 for number, segment in enumerate(deployment.segments) if isinstance(segment, HostFile)}
         _require_ways(deployment, hosts)
         self.segments: list[ResidentProgram | HostModel] = []
         try:
             for number, segment in enumerate(deployment.segments):
-                self.segments.append(hosts[number] if isinstance(segment, Path)
+                self.segments.append(hosts[number] if isinstance(segment, HostFile)
                                      else device.load(segment, slots=slots))
         except BaseException:
             self.unload()
@@ -158,7 +190,8 @@ class LoadedModel:
         if retries < 0:
             raise ValueError(f"retries must be 0 or more, not {retries}")
         only = self.segments[0]
-        if len(self.segments) == 1 and isinstance(only, ResidentProgram):
+        if len(self.segments) == 1 and isinstance(only, ResidentProgram) and (
+                list(only.outputs) == list(self.deployment.outputs)):
             yield from only.stream(samples, timeout=timeout, retries=retries)
             return
         under_way: deque[_Walk] = deque()

@@ -1,4 +1,4 @@
-"""A program as it is deployed: a folder that needs nothing but NumPy to be read.
+"""A program as the driver runs it: files that need nothing but NumPy to be read.
 
 ``program.json`` (this module is its definition; it has the SHA-256 of the others and its own), ``code.bin``
 (instructions), ``data.bin`` (packed weights and parameters, the data region's first beats) and ``arrays.npz`` (arrays
@@ -8,22 +8,21 @@ among the parameters of host steps).
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Mapping, Sequence
 
 import numpy as np
 
 from . import layout
-from .arrays import arrays_in
+from .arrays import arrays_in, packed_arrays
 from .errors import PackageError
 from .fields import Fields
 from .machine import Machine
-from .sealed import Folder, write_sealed
+from .sealed import Sealed, sealed_json
 from .steps import apply, step_problems
 
 __all__ = ["DTYPES", "DeployedProgram", "Port", "Step", "layer_of"]
 
-_FORMAT, _VERSION = "npugen deployed program", 2
+_FORMAT, _VERSION = "npugen deployed program", 3
 _HEADER, _CODE, _DATA, _ARRAYS = "program.json", "code.bin", "data.bin", "arrays.npz"
 _ARRAY = "array:"
 #: Bytes that files may have, and arrays once they are unpacked: memory for reading a package is bounded by them.
@@ -114,13 +113,12 @@ def layer_of(index: int, runs: Sequence[Sequence[int]], layers: Sequence[str]) -
 
 @dataclass(frozen=True)
 class DeployedProgram:
-    """``digest``: of the configuration it is compiled for; ``cycles``: of an inference, by the time model."""
+    """``digest``: of the configuration it is compiled for."""
 
     name: str
     digest: int
     data_beats: int
     write_start: int
-    cycles: int
     inputs: Sequence[Port]
     outputs: Sequence[Port]
     layers: Sequence[str]
@@ -129,36 +127,34 @@ class DeployedProgram:
     code: bytes
     constants: bytes
 
-    def save(self, folder: Path) -> None:
-        """Write the files into a folder, which is made. Raises OSError."""
+    def files(self) -> dict[str, bytes]:
+        """What there is in the program's folder: name -> content."""
         arrays: dict[str, np.ndarray] = {}
         header = {
             "format": _FORMAT, "version": _VERSION, "name": self.name, "digest": self.digest,
-            "data_beats": self.data_beats, "write_start": self.write_start, "cycles": self.cycles,
+            "data_beats": self.data_beats, "write_start": self.write_start,
             "inputs": [_plain(port, arrays) for port in self.inputs],
             "outputs": [_plain(port, arrays) for port in self.outputs],
             "layers": list(self.layers), "instruction_layers": [list(run) for run in self.instruction_layers],
         }
-        folder.mkdir(parents=True, exist_ok=True)
-        (folder / _CODE).write_bytes(self.code)
-        (folder / _DATA).write_bytes(self.constants)
+        files = {_CODE: self.code, _DATA: self.constants}
         if arrays:
-            np.savez_compressed(folder / _ARRAYS, **arrays)  # type: ignore[arg-type]
-        write_sealed(folder / _HEADER, header, [_CODE, _DATA, *([_ARRAYS] if arrays else [])])
+            files[_ARRAYS] = packed_arrays(arrays)
+        return {_HEADER: sealed_json(header, files), **files}
 
     @classmethod
-    def load(cls, folder: Path) -> DeployedProgram:
-        """Raises PackageError for a folder that does not hold one, or another than was written."""
-        files = Folder(folder, _HEADER, format=_FORMAT, version=_VERSION)
+    def load(cls, package: Sealed, folder: str) -> DeployedProgram:
+        """The program in a ``folder`` of a package. Raises PackageError where none is, or another than was written."""
+        files = package.inner(f"{folder}/{_HEADER}", format=_FORMAT, version=_VERSION)
         header = files.header
         arrays = {}
         if files.lists(_ARRAYS):
-            arrays = arrays_in(files.read(_ARRAYS, _MAX_ARRAYS), str(folder / _ARRAYS), limit=_MAX_ARRAYS)
+            arrays = arrays_in(files.read(_ARRAYS, _MAX_ARRAYS), files.where(_ARRAYS), limit=_MAX_ARRAYS)
         layers = header.texts("layers")
         data_beats = header.integer("data_beats", 1, _WORD)
         program = cls(
             name=header.text("name"), digest=header.integer("digest", 0, _WORD), data_beats=data_beats,
-            write_start=header.integer("write_start", 0, data_beats), cycles=header.integer("cycles", 0, 1 << 62),
+            write_start=header.integer("write_start", 0, data_beats),
             inputs=[_port(entry, arrays) for entry in header.objects("inputs")],
             outputs=[_port(entry, arrays) for entry in header.objects("outputs")], layers=layers,
             instruction_layers=header.lists("instruction_layers", (-1, len(layers) - 1), (1, _WORD)),

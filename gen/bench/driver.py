@@ -4,7 +4,6 @@ The device takes the time model's cycles at its board's clock; packing, unpackin
 take the processor time, of one thread, that they take on the computer that this runs on.
 """
 
-import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,12 +17,12 @@ from gen.hw.clock import clock_of
 from gen.ir import reference
 from gen.options import CompileOptions
 from gen.run.application import Application, of_partition, open_application
-from gen.run.deployed import deployment
 from gen.run.host import HostSegment
 from gen.run.inputs import read_samples
 from gen.run.workload import Workload
-from npudriver import DeployedProgram, Deployment, Device, LoadedModel, ResidentProgram
+from npudriver import Deployment, Device, LoadedModel, ResidentProgram
 from npudriver.layout import pack
+from sim.cycles import estimate
 from sim.devices import PacedBackend
 
 __all__ = ["Row", "measure"]
@@ -73,10 +72,9 @@ def measure(board: Board, progress: Callable[[str], None] = lambda remark: None)
 def _row(network: str, application: Application, inputs: Mapping[str, np.ndarray], clock: Clock, *,
          published: float | None = None) -> Row:
     config = application.workloads[0].program.config
-    with tempfile.TemporaryDirectory() as folder:
-        made = deployment(application, Path(folder), name="bench")
-        cycles = sum(segment.cycles for segment in made.segments if isinstance(segment, DeployedProgram))
-        rates = {slots: _rate(made, application, inputs, clock, slots) for slots in (1, 2)}
+    made = application.file.deployment()
+    cycles = sum(estimate(config, program.code).cycles for program in application.programs())
+    rates = {slots: _rate(made, application, inputs, clock, slots) for slots in (1, 2)}
     device_ms = 1e3 / clock.per_second(cycles)
     return Row(network=network, macs=config.macs, cycles=cycles, device_ms=device_ms,
                host_ms=1e3 / rates[1] - device_ms, single=rates[1], double=rates[2],

@@ -104,8 +104,10 @@ class _Demo:
         say(f"{len(verilog) / 1e6:.1f} MB in {self.folder / 'npu.v'}, {time.perf_counter() - self.began:.1f} s")
 
     def compile(self, model: Path, program: "Program") -> None:
+        from gen.program.file import save_program
+
         self.step("A network for handwritten digits, int8, compiled for it")
-        program.save(self.folder / "digits.npu")
+        save_program(program, self.folder / "digits.npu")
         macs = sum(layer.macs for layer in program.layers)
         say(f"{len(program.layers)} layers, {macs / 1e6:.2f} million multiply-accumulates an image, "
             f"{len(program.instructions)} instructions")

@@ -15,9 +15,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> None:
     from gen.program.assembler import disassemble_program
-    from gen.program.segments import load_programs
+    from gen.program.file import ProgramFile
 
-    programs = load_programs(arguments.program)
+    programs = ProgramFile.load(arguments.program).programs
     if arguments.json:
         print_json({"instructions": [
             {"subgraph": number, "index": index, "queue": instruction.opcode.queue.name.lower(),

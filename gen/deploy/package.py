@@ -16,11 +16,10 @@ from gen.deploy.c_sources import c_sources
 from gen.files.write import require_writable, write_file
 from gen.ir import reference
 from gen.run.application import Application
-from gen.run.deployed import deployment
 from gen.run.inputs import Samples
 from gen.run.runner import run_model
 from gen.run.workload import Workload
-from npudriver import DeployedProgram, Deployment
+from npudriver import DeployedProgram, Deployment, HostFile
 from npudriver.arrays import write_arrays
 from npudriver.files import named
 from npudriver.host import NO_RUNTIME_32
@@ -94,7 +93,7 @@ def _write_folder(folder: Path, application: Application, samples: Samples, boar
                   progress: Callable[[str], None]) -> Deployment:
     folder.mkdir(parents=True)
     config = application.workloads[0].program.config
-    made = deployment(application, folder, name=name, board=board.name, device=board.driver_device)
+    made = application.file.deployment(name=name, board=board.name, device=board.driver_device)
     made.save(folder)
     _write_samples(folder / "sample.npz", application, samples, progress)
     (folder / "run.py").write_text(_RUN)
@@ -144,7 +143,7 @@ def encoded_sample(program: DeployedProgram, workload: Workload, samples: Sample
 
 def _readme(deployment: Deployment, hardware: Mapping[str, bytes], whole: bool) -> str:
     """``whole``: whether all of it can run on its board."""
-    host = any(isinstance(segment, Path) for segment in deployment.segments)
+    host = any(isinstance(segment, HostFile) for segment in deployment.segments)
     as_root = "sudo " if deployment.device.startswith("uio:") else ""
     uses = {}
     if hardware:

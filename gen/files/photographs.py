@@ -8,9 +8,9 @@ from pathlib import Path
 import numpy as np
 
 from cores.errors import NpugenError
-from gen.files.archive import BAD_ARCHIVE, described, read_member
 from gen.files.pictures import PictureError, read_picture
 from gen.files.read import open_file
+from npudriver.archive import BAD_ARCHIVE, described, read_member
 
 __all__ = ["PhotographsError", "read_photographs"]
 

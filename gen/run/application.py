@@ -23,12 +23,12 @@ from gen.partition.limits import require_bounded
 from gen.partition.partition import Partition, called, partition
 from gen.partition.unfit import UnfitNodesError
 from gen.passes.streams import of_segment, require_streams
+from gen.program.file import ProgramFile
 from gen.program.program import ConflictError, Program, ProgramError
-from gen.program.segments import ModelInputInfo, SegmentsFile, is_segments_file
 from gen.run.calibration import Calibrated, Calibration, FloatModelError, SampledRanges, calibrated
 from gen.run.host import HostSegment
 from gen.run.inputs import InputSpec, model_specs, read_samples
-from gen.run.workload import Workload, is_program, of_model, of_program, open_program, winograd_inputs
+from gen.run.workload import Workload, is_program, of_model, of_program, winograd_inputs
 
 __all__ = ["Application", "HostOptions", "of_partition", "open_application"]
 
@@ -47,8 +47,11 @@ class HostOptions:
 
 @dataclass(frozen=True, eq=False)
 class Application:
-    """``segments`` in the order in which they run. ``partition``: how the model was cut, if it was, just now."""
+    """The model ``name``; its ``segments`` in the order in which they run. ``partition``: how it was cut, if it was,
+    just now.
+    """
 
+    name: str
     segments: Sequence[Workload | HostSegment]
     inputs: Mapping[str, InputSpec]
     outputs: Sequence[str]
@@ -78,15 +81,17 @@ class Application:
             found.append(workload.program)
         return found
 
-    def save(self, path: Path) -> None:
-        """Write the program. Raises ProgramError."""
-        only = self.segments[0]
-        if len(self.segments) == 1 and isinstance(only, Workload) and tuple(self.outputs) == only.outputs:
-            only.program.save(path)
-            return
-        inputs = [ModelInputInfo(name, spec.shape, spec.dtype.name) for name, spec in self.inputs.items()]
+    @property
+    def file(self) -> ProgramFile:
+        """What there is to be kept of it. Raises CompileError."""
         contents = [segment.program if isinstance(segment, Workload) else segment.model for segment in self.segments]
-        SegmentsFile(inputs, self.outputs, contents).save(path)
+        return ProgramFile(
+            name=self.name, board=self.workloads[0].board, segments=contents, outputs=self.outputs,
+            inputs={name: (spec.dtype.name, list(spec.shape[1:])) for name, spec in self.inputs.items()})
+
+    def save(self, path: Path) -> None:
+        """Write the program. Raises ProgramError, CompileError."""
+        self.file.save(path)
 
 
 def open_application(path: Path, config: NpuConfig | None, options: CompileOptions | None = None, *,
@@ -167,7 +172,7 @@ def _of_model(path: Path, model: Model, config: NpuConfig, options: CompileOptio
                                   "Winograd layers are --winograd-calibrate)")
         progress("preparing its layers")
         whole = of_model(imported, config, options, samples=winograd_inputs(imported, winograd_samples), board=board)
-        return Application((whole,), whole.inputs, whole.outputs, remarks=(*remarks, *_remarks([whole])))
+        return Application(path.stem, (whole,), whole.inputs, whole.outputs, remarks=(*remarks, *_remarks([whole])))
 
     def cut_again(machine: Machine) -> Partition:
         try:
@@ -225,7 +230,7 @@ def of_partition(path: Path, cut: Partition, config: NpuConfig, options: Compile
         for one in values:
             one.update(host.run(one))
     require_streams(path.stem, [one.graph for one in found if isinstance(one, Workload)], options.stochastic)
-    return Application(found, model_specs(cut.model.inputs), cut.model.outputs, cut)
+    return Application(path.stem, found, model_specs(cut.model.inputs), cut.model.outputs, cut)
 
 
 def _of_program(path: Path, config: NpuConfig | None, options: CompileOptions, host: HostOptions, *,
@@ -233,17 +238,13 @@ def _of_program(path: Path, config: NpuConfig | None, options: CompileOptions, h
     """Raises ProgramError for a program whose segments do not fit together, ConflictError for one made otherwise."""
     if not host.rebuild:
         raise ConflictError(f"{path}: a program is what it is; compile the model with --reconstruct off")
-    if not is_segments_file(path):
-        whole = open_program(path, config, options, board=board)
-        return Application((whole,), whole.inputs, whole.outputs)
-    if not host.allowed:
+    file = ProgramFile.load(path)
+    if not host.allowed and len(file.programs) < len(file.segments):
         raise ConflictError(f"{path}: a part of the program is the processor's; compile the model with --host off")
-    file = SegmentsFile.load(path)
-    if any(info.shape[:1] != (1,) or prod(info.shape) > MAX_VALUES for info in file.inputs):
+    if any(prod(shape) > MAX_VALUES for _, shape in file.inputs.values()):
         raise ProgramError(f"{path}: damaged (an input has no shape of a sample); compile it again")
-    specs = {info.name: InputSpec(info.shape, np.dtype(info.dtype)) for info in file.inputs}
     segments: list[Workload | HostSegment] = []
-    known = set(specs)
+    known = set(file.inputs)
     for segment in file.segments:
         if isinstance(segment, Program):
             opened: Workload | HostSegment = of_program(path, segment, config, options, board=board)
@@ -253,8 +254,7 @@ def _of_program(path: Path, config: NpuConfig | None, options: CompileOptions, h
             raise ProgramError(f"{path}: damaged (a segment reads what none before it makes); compile it again")
         known.update(opened.outputs)
         segments.append(opened)
-    if len({segment.config.digest for segment in file.segments if isinstance(segment, Program)}) != 1:
-        raise ProgramError(f"{path}: damaged (the segments are not of one machine); compile it again")
     if not known.issuperset(file.outputs):
         raise ProgramError(f"{path}: damaged (no segment makes an output of the model); compile it again")
-    return Application(segments, specs, file.outputs)
+    specs = {name: InputSpec((1, *shape), np.dtype(dtype)) for name, (dtype, shape) in file.inputs.items()}
+    return Application(file.name, segments, specs, file.outputs)

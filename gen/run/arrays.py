@@ -13,8 +13,8 @@ from typing import IO
 import numpy as np
 from numpy.lib import format as npy
 
-from gen.files.archive import open_member
 from gen.files.read import open_file
+from npudriver.archive import open_member
 
 __all__ = ["ArrayError", "ArrayFile", "Header"]
 
@@ -53,7 +53,7 @@ class Header:
 class ArrayFile:
     """A .npy file, whose array has no name, or an .npz file. Members are read only when they are asked for.
 
-    Methods raise ArrayError, and those of `gen.files.archive.BAD_ARCHIVE`, for damaged files.
+    Methods raise ArrayError, and those of `npudriver.archive.BAD_ARCHIVE`, for damaged files.
     """
 
     def __init__(self, path: Path) -> None:

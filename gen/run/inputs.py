@@ -10,13 +10,13 @@ import numpy as np
 from onnx import helper
 
 from cores.errors import NpugenError
-from gen.files.archive import BAD_ARCHIVE, described
 from gen.files.pictures import PictureError, read_picture
 from gen.files.read import require_file
 from gen.ir.graph import Graph
 from gen.onnx.model import ModelInput
 from gen.run.arrays import ArrayFile, Header
 from gen.run.preprocessing import Preprocessing
+from npudriver.archive import BAD_ARCHIVE, described
 
 __all__ = [
     "InputError", "InputSpec", "Samples", "arbitrary_samples", "array_shapes", "input_specs", "labelled_images",

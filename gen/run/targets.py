@@ -9,7 +9,6 @@ import numpy as np
 
 from cores.config import NpuConfig
 from cores.device import driver_machine
-from gen.run.deployed import deployed, packed_inputs
 from gen.run.workload import Workload
 from npudriver import Backend, Device, ResidentProgram, open_backend
 from sim import functional
@@ -100,10 +99,10 @@ class BoardTarget:
         program = workload.program
         if workload not in self._loaded:
             # What it leaves in memory is read back before the next inference.
-            self._loaded[workload] = self._device.load(deployed(workload), slots=1)
+            self._loaded[workload] = self._device.load(program.deployed, slots=1)
         self._device.stream_shift = stream_shift
         began = time.perf_counter()
-        inference = self._loaded[workload].submit_packed(packed_inputs(program, tensors))
+        inference = self._loaded[workload].submit_packed(program.packed_inputs(tensors))
         inference.wait()
         seconds = time.perf_counter() - began
         return Executed(inference.region(), seconds, inference.cycles)

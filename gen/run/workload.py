@@ -17,10 +17,11 @@ from gen.onnx.importer import Imported, load_model
 from gen.onnx.machine import Machine
 from gen.options import CompileOptions
 from gen.partition.unfit import UnfitNodesError
+from gen.program.file import load_program
 from gen.program.program import ConflictError, Program, ProgramError
 from gen.run.inputs import InputSpec, input_specs, model_specs, read_samples
 
-__all__ = ["Workload", "is_program", "of_model", "of_program", "open_program", "open_workload", "winograd_inputs"]
+__all__ = ["Workload", "is_program", "of_model", "of_program", "open_workload", "winograd_inputs"]
 
 
 def is_program(path: Path) -> bool:
@@ -68,7 +69,8 @@ class Workload:
             return self.compiled
         # The parsed model rather than the file: weights kept in files beside it come along.
         model = self.imported.model.proto.SerializeToString(deterministic=True)
-        program = generate(self.graph, self.config, self.options, model=model, mapped=self.mapped)
+        program = generate(self.graph, self.config, self.options, model=model, mapped=self.mapped,
+                           shapes=self.input_shapes)
         self.__dict__.pop("mapped")     # it holds the packed weights, as the program does
         return dataclasses.replace(program, board=self.board)
 
@@ -114,17 +116,11 @@ def open_workload(path: Path, config: NpuConfig | None, options: CompileOptions 
     """
     options = options or CompileOptions()
     if content is None and is_program(path):
-        return open_program(path, config, options, board=board)
+        return of_program(path, load_program(path), config, options, board=board)
     if config is None:
         raise ValueError("a model needs a configuration to be compiled for")
     imported = load_model(path, content, shapes=options.shapes, machine=Machine.of(config))
     return of_model(imported, config, options, board=board)
-
-
-def open_program(path: Path, config: NpuConfig | None, options: CompileOptions, *,
-                 board: str | None = None) -> Workload:
-    """As `open_workload`, of a program that runs on the accelerator as a whole."""
-    return of_program(path, Program.load(path), config, options, board=board)
 
 
 def of_program(path: Path, program: Program, config: NpuConfig | None, options: CompileOptions, *,

@@ -8,7 +8,6 @@ import numpy as np
 
 from cores.device import driver_machine
 from gen.ir import reference
-from gen.run.deployed import deployed, packed_inputs
 from gen.run.inputs import Samples
 from gen.run.runner import Inference
 from gen.run.workload import Workload
@@ -85,14 +84,14 @@ def infer_all(backend: Backend, workload: Workload, samples: Samples, *, clock_m
     ideal = estimate(program.config, program.code).cycles
     timeout = _PATIENCE * ideal / (clock_mhz * 1e6)
     with Device(backend, driver_machine(program.config), timeout=timeout) as device:
-        resident = device.load(deployed(workload), slots=1)
+        resident = device.load(program.deployed, slots=1)
         resident.slots[0].region.write(0, expected)     # all of it: what is never written is compared too
         for number in range(len(samples)):
             tensors = _input_tensors(workload, samples, number)
             for tensor, values in tensors.items():
                 program.pack_input(expected, tensor, values)
             functional.run(program.config, program.code, expected, write_start=program.write_start)
-            inference = resident.submit_packed(packed_inputs(program, tensors))
+            inference = resident.submit_packed(program.packed_inputs(tensors))
             found = inference.region()
             cycles.append(inference.cycles or 0)
             wrong += int(np.count_nonzero(found != expected))

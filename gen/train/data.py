@@ -9,13 +9,13 @@ from pathlib import Path
 
 import numpy as np
 
-from gen.files.archive import BAD_ARCHIVE, described
 from gen.files.pictures import PictureError, read_picture
 from gen.files.read import open_file
 from gen.run.arrays import ArrayFile
 from gen.run.inputs import labelled_images
 from gen.train.errors import TrainError
 from gen.train.session import Data, Session
+from npudriver.archive import BAD_ARCHIVE, described
 
 __all__ = ["Dataset", "read_dataset"]
 

@@ -10,6 +10,7 @@ import onnx
 from PIL import Image
 
 from cores.config import NpuConfig
+from gen.program.file import save_program
 from gen.run.workload import Workload, open_workload
 from tests.gen.qdq import Builder
 
@@ -153,7 +154,7 @@ class Bases:
             programs = []
             for config in configs:
                 workload = open_workload(path, config)
-                workload.program.save(folder / "base.npu")
+                save_program(workload.program, folder / "base.npu")
                 programs.append((folder / "base.npu").read_bytes())
             bases.append(Base(model, _samples(workload, np.random.default_rng(0)), tuple(programs)))
         return cls(tuple(bases), tuple(config.to_json() for config in (SMALL, _EVERYTHING, NpuConfig())))

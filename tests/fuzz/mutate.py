@@ -13,6 +13,8 @@ from google.protobuf.message import Message
 from onnx import TensorProto, helper
 
 from cores.arch.isa import CHAIN, HEADER, HEADER_BITS, INSTRUCTION_BYTES, LAYOUTS, Opcode
+from npudriver.archive import write_archive
+from tests.npu_files import resealed
 
 __all__ = [
     "STRINGS", "mutate_bytes", "mutate_config", "mutate_json", "mutate_model", "mutate_npz", "mutate_program",
@@ -395,7 +397,7 @@ def _mutate_code(rng: Rng, code: bytes) -> bytes:
 
 
 def mutate_program(rng: Rng, content: bytes) -> bytes:
-    """Header, code, constants, the model inside, members or the archive."""
+    """Headers, code, constants, the model inside, members or the archive; mostly with digests that are right again."""
     members = _members(content)
     match int(rng.integers(10)):
         case 0:
@@ -403,13 +405,16 @@ def mutate_program(rng: Rng, content: bytes) -> bytes:
         case 1:
             _change_members(rng, members)
         case 2:
-            members["model.onnx"] = mutate_model(rng, members["model.onnx"])
+            members["program0/model.onnx"] = mutate_model(rng, members["program0/model.onnx"])
         case 3 | 4 | 5:
-            header = json.loads(members["program.json"])
+            name = str(rng.choice([name for name in members if name.endswith(".json")]))
+            header = json.loads(members[name])
             for _ in range(int(rng.choice([1, 1, 2]))):
                 if header:
                     mutate_value(rng, header)
-            members["program.json"] = json.dumps(header).encode()
+            members[name] = json.dumps(header).encode()
         case _:
-            members["code.bin"] = _mutate_code(rng, members["code.bin"])
-    return _archive(rng, members)
+            members["program0/code.bin"] = _mutate_code(rng, members["program0/code.bin"])
+    if rng.integers(8):
+        members = resealed(members)
+    return bytes(write_archive(members, plain=members)) if rng.integers(8) else _archive(rng, members)

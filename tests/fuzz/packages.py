@@ -3,7 +3,6 @@
 
 import contextlib
 import io
-import json
 import os
 import shutil
 import zipfile
@@ -14,9 +13,9 @@ from typing import Any
 import numpy as np
 
 from gen.cli import main
-from npudriver.sealed import write_sealed
 from tests.fuzz import mutate
 from tests.gen.qdq import Builder
+from tests.npu_files import reseal
 
 __all__ = ["base_packages", "damage"]
 
@@ -129,7 +128,4 @@ def _write(files: Files, folder: Path) -> None:
 def _seal(folder: Path) -> None:
     """Digests anew, of files of programs first: the model has those of their headers."""
     for path in [*sorted(folder.glob("*/program.json")), folder / "model.json"]:
-        header = json.loads(path.read_bytes())
-        files = header.pop("files", {})
-        header.pop("sha256", None)
-        write_sealed(path, header, files)
+        reseal(path)

@@ -14,22 +14,23 @@ from onnx import TensorProto, helper, numpy_helper
 from boards.registry import get_board
 from cores.config import NpuConfig
 from gen.cli import main
-from gen.files.archive import write_archive
 from gen.ir.errors import GraphError
 from gen.onnx.read import read
 from gen.options import CompileOptions
 from gen.partition.partition import partition
+from gen.program.file import ProgramFile
 from gen.program.program import ProgramError
-from gen.program.segments import SegmentsFile
 from gen.quantize.options import QuantizeOptions
 from gen.run.application import Application, open_application
 from gen.run.calibration import Calibration
 from gen.run.host import HostSegment
 from gen.run.inputs import Samples
 from gen.run.runner import run_model
+from npudriver.archive import write_archive
 from tests.gen.cli.calls import error_line
 from tests.gen.float_models import FloatBuilder
 from tests.gen.qdq import Builder
+from tests.npu_files import changed, read_files, resealed
 
 CONFIG = get_board("zu3eg").config(16)
 
@@ -253,30 +254,21 @@ def test_what_a_program_may_not_have_the_processor_do(change: Callable[[onnx.Mod
         open_application(Path("x.npu"), None)
 
 
-def header(program: Application, **fields: object) -> None:
-    """The program's file with other ``fields`` in its header."""
-    file = SegmentsFile.load(Path("x.npu"))
-    first, second = file.segments
-    assert not isinstance(first, bytes) and isinstance(second, bytes)
-    head = {"format": "npugen segments", "version": 1, "inputs": [{"name": "x", "shape": [1, 4, 6, 6],
-                                                                   "dtype": "float32"}],
-            "outputs": list(program.outputs), "segments": ["accelerator", "host"], **fields}
-    members = {"segments.json": json.dumps(head).encode(), "0.npu": first.to_bytes(Path("x.npu")), "1.onnx": second,
-               "0.onnx": second}
-    Path("x.npu").write_bytes(write_archive(members, plain=members))
-
-
 @pytest.mark.parametrize("fields, line", [
     ({}, None),
-    ({"segments": ["host"]}, "not of one machine|reads what none"),
-    ({"segments": ["accelerator", "accelerator"]}, "no member"),
-    ({"segments": ["host"] * 300}, "300|length"),
-    ({"inputs": [{"name": "x", "shape": [1, 1 << 32, 1 << 32], "dtype": "float32"}]}, "no shape of a sample"),
-    ({"inputs": [{"name": "x", "shape": [], "dtype": "float32"}]}, "no shape of a sample"),
-    ({"inputs": [{"name": "x", "shape": [1, 4, 6, 6], "dtype": "object"}]}, "dtype"),
+    ({"segments": [{"place": "host", "path": "segment1.onnx"}]}, "the accelerator has no part"),
+    ({"segments": [{"place": "host", "path": "segment1.onnx"}, {"place": "accelerator", "path": "program0"}]},
+     "reads what none|is missing"),
+    ({"segments": [{"place": "accelerator", "path": "program0"}, {"place": "accelerator", "path": "program1"}]},
+     "no digest of program1"),
+    ({"segments": [{"place": "host", "path": "segment1.onnx"}] * 300}, "300|the most there can be"),
+    ({"inputs": {"x": ["float32", [1 << 20, 1 << 20]]}}, "at most 67,108,864 values"),
+    ({"inputs": {"x": ["float32", [0]]}}, "a whole number in 1.."),
+    ({"inputs": {"x": ["object", [4, 6, 6]]}}, "one of bool"),
+    ({"outputs": ["nowhere"]}, "no segment makes an output"),
 ])
 def test_headers(fields: dict[str, object], line: str | None, program: Application):
-    header(program, **fields)
+    changed(Path("x.npu"), Path("x.npu"), lambda header: header.update(fields), "model.json")
     if line is None:
         open_application(Path("x.npu"), None)
         return
@@ -284,15 +276,17 @@ def test_headers(fields: dict[str, object], line: str | None, program: Applicati
         open_application(Path("x.npu"), None)
 
 
-def test_members_are_no_larger_than_the_file():
+def test_members_are_no_larger_than_the_file(program: Application):
     """Many that are compressed, or share what they have in the file, would be many times its size together."""
-    head = {"format": "npugen segments", "version": 1, "inputs": [{"name": "x", "shape": [1, 4], "dtype": "int8"}],
-            "outputs": ["y"], "segments": ["host"] * 3}
-    content = bytes(1 << 20)
-    members = {"segments.json": json.dumps(head).encode(), **{f"{n}.onnx": content for n in range(3)}}
-    Path("x.npu").write_bytes(write_archive(members, plain=("0.onnx",)))
+    files = read_files(Path("x.npu"))
+    head = json.loads(files["model.json"])
+    names = [f"large{number}.onnx" for number in range(3)]
+    head["segments"] += [{"place": "host", "path": name} for name in names]
+    head["files"].update(dict.fromkeys(names, {}))
+    files = resealed({**files, "model.json": json.dumps(head).encode(), **dict.fromkeys(names, bytes(1 << 20))})
+    Path("x.npu").write_bytes(write_archive(files, plain=files.keys() - set(names[1:])))
     with pytest.raises(ProgramError, match="where .* are the most there can be"):
-        SegmentsFile.load(Path("x.npu"))
+        ProgramFile.load(Path("x.npu"))
 
 
 def test_more_segments_than_a_program_has(program: Application):

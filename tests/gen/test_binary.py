@@ -19,7 +19,8 @@ from gen.mapping.base import MappingContext
 from gen.mapping.binary import BinaryLayers
 from gen.onnx.importer import load
 from gen.options import CompileOptions
-from gen.program.program import Program, ProgramError
+from gen.program.file import load_program, save_program
+from gen.program.program import ProgramError
 from sim import functional, golden
 from tests.compiled import compile_kept
 from tests.gen.test_compiler import run_and_compare
@@ -194,8 +195,8 @@ def test_trained_network(config: NpuConfig, models, tmp_path) -> None:
     program, _ = compile_kept(graph, config)
     modes = [layer.mode for layer in program.layers]
     assert modes.count("binary") == (8 if config.binary_rows else 0)
-    program.save(tmp_path / "cnv.npu")
-    program = Program.load(tmp_path / "cnv.npu")
+    save_program(program, tmp_path / "cnv.npu")
+    program = load_program(tmp_path / "cnv.npu")
     tensor = program.outputs["logits"]
     for sample in range(2):
         image = program.image()

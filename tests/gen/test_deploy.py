@@ -14,7 +14,7 @@ import pytest
 from cores.config import NpuConfig
 from gen.cli import main
 from npudriver import Device, PackageError
-from npudriver.model import Deployment
+from npudriver.model import Deployment, HostFile
 from sim.devices import FunctionalBackend
 from tests.conftest import ROOT
 from tests.gen.cli.calls import error_line
@@ -128,7 +128,7 @@ def test_the_processors_part(partitioned, tmp_path):
     folder = tmp_path / "package"
     assert deploy(partitioned, folder) == 0
     deployment = Deployment.load(folder)
-    assert [isinstance(segment, Path) for segment in deployment.segments] == [False, True]
+    assert [isinstance(segment, HostFile) for segment in deployment.segments] == [False, True]
     with serving(FunctionalBackend(CONFIG)) as url:
         done = on_board(folder, "--device", url, "--json")
         assert (done.returncode, done.stderr) == (0, "")

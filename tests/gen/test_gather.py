@@ -11,6 +11,7 @@ from gen.ir.graph import Conv, Graph, Pool, output_size
 from gen.ir.tensor import Requantize, Tensor
 from gen.ir.verify import verify
 from gen.mapping.gather import GatherGeometry
+from gen.program.file import load_program, save_program
 from gen.program.program import Program
 from sim import functional, golden
 from sim.cycles import estimate
@@ -147,8 +148,8 @@ def test_what_cannot_be_gathered(rng):
 def test_interleaved_tensors_are_saved(tmp_path, rng):
     config = NpuConfig.preset(64, gather=1)
     program, _ = compile_kept(first_layer(rng, channels=3, size=(5, 7), outputs=8, kernel=(3, 3)), config)
-    program.save(tmp_path / "first.npu")
-    again = Program.load(tmp_path / "first.npu")
+    save_program(program, tmp_path / "first.npu")
+    again = load_program(tmp_path / "first.npu")
     assert again.tensors == program.tensors and again.tensors["x"].interleaved
     image, x = image_of(again, rng)
     # Rows of 7 * 3 bytes begin a beat each.

@@ -24,7 +24,8 @@ from gen.memory.region import Lifetime
 from gen.options import CompileOptions
 from gen.passes import remove_dead, run_passes
 from gen.passes.align_parts import align_parts
-from gen.program.program import Program, ProgramError
+from gen.program.file import load_program, save_program
+from gen.program.program import ProgramError
 from tests.compiled import compile_kept
 from tests.gen.test_compiler import run_and_compare
 from tests.gen.test_program import rewritten
@@ -228,8 +229,8 @@ def test_many_random_parts(config: NpuConfig, seed: int) -> None:
 
 def test_files(rng: Rng, tmp_path: Path) -> None:
     program, _ = compile_kept(side_by_side(rng, TN, TN), CONFIGS[0])
-    program.save(tmp_path / "a.npu")
-    assert Program.load(tmp_path / "a.npu").tensors == program.tensors
+    save_program(program, tmp_path / "a.npu")
+    assert load_program(tmp_path / "a.npu").tensors == program.tensors
     place = program.tensors["t2"]
     for changes in ({"whole": "nothing"}, {"whole": "t1"}, {"offset": place.offset + 1},
                     {"offset": place.offset + 30}, {"offset": place.offset - 60}, {"shape": [4, 6, 5]},
@@ -237,4 +238,4 @@ def test_files(rng: Rng, tmp_path: Path) -> None:
         rewritten(tmp_path / "a.npu", tmp_path / "b.npu",
                   lambda header, changes=changes: header["tensors"]["t2"].update(changes))
         with pytest.raises(ProgramError, match="b.npu: damaged .tensor 't2' (is no part of|lies outside)"):
-            Program.load(tmp_path / "b.npu")
+            load_program(tmp_path / "b.npu")

@@ -56,7 +56,8 @@ EDGES = {
     "gen.quantize": "cores.arch cores.errors gen.onnx sim.stochastic",
     "gen.tiling": "cores.arch cores.config cores.timing gen.ir sim.timing",
     "gen.memory": "cores.arch npudriver",
-    "gen.program": "boards cores.arch cores.config cores.errors gen.files gen.memory npudriver sim.stochastic",
+    "gen.program": "boards cores cores.arch cores.config cores.errors gen.files gen.ir gen.memory npudriver "
+                   "sim.stochastic",
     "gen.lowering": "cores.arch cores.config cores.errors gen.ir gen.memory gen.tiling",
     "gen.mapping": "cores.arch cores.config cores.errors cores.timing gen.ir gen.lowering gen.memory gen.options "
                    "gen.tiling sim sim.golden sim.stochastic",
@@ -69,7 +70,7 @@ EDGES = {
     "gen.check": "gen.ir gen.onnx gen.partition gen.quantize sim.golden",
     "gen.prune": "cores.config cores.errors gen.compiler gen.ir gen.onnx gen.options gen.passes gen.quantize "
                  "gen.run sim",
-    "gen.train": "cores.config cores.errors gen.files gen.onnx gen.prune gen.run",
+    "gen.train": "cores.config cores.errors gen.files gen.onnx gen.prune gen.run npudriver",
     "gen.hw": "boards cores cores.arch cores.bus cores.config cores.control cores.errors cores.timing gen.families "
               "gen.files gen.netlist npudriver sim",
     "gen.stochastic": "cores.arch cores.config cores.errors gen.files sim sim.golden sim.stochastic",

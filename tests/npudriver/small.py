@@ -8,9 +8,9 @@ import numpy as np
 from cores.config import NpuConfig
 from cores.device import driver_machine
 from gen.ir import reference
-from gen.run.deployed import deployed
 from gen.run.workload import Workload, open_workload
 from npudriver import DeployedProgram, Machine
+from sim.cycles import estimate
 from tests.gen.qdq import Builder
 
 CONFIG = NpuConfig.preset(16)
@@ -28,7 +28,12 @@ def workload(seed: int = 0, channels: int = 4) -> Workload:
 
 @cache
 def program(seed: int = 0, channels: int = 4) -> DeployedProgram:
-    return deployed(workload(seed, channels))
+    return workload(seed, channels).program.deployed
+
+
+def cycles(seed: int = 0, channels: int = 4) -> int:
+    """Of an inference, by the time model."""
+    return estimate(CONFIG, program(seed, channels).code).cycles
 
 
 def samples(rng: np.random.Generator, count: int, channels: int = 4) -> list[dict[str, np.ndarray]]:

@@ -9,12 +9,13 @@ import numpy as np
 import pytest
 
 import npudriver.__main__ as commands
+from gen.program.file import save_program
 from npudriver import Device, PackageError
 from npudriver.arrays import write_arrays
 from npudriver.model import Deployment
 from sim.devices import FunctionalBackend, InjectedFault, PacedBackend
 
-from .small import CONFIG, expected, machine_of_json, program, samples
+from .small import CONFIG, cycles, expected, machine_of_json, program, samples, workload
 
 
 @pytest.fixture
@@ -44,6 +45,24 @@ def test_run(backend, package, capsys):
     assert (facts["samples"], facts["differing"]) == (3, 0)
     assert commands.main(["run", str(package), "--limit", "2"]) == 0
     assert re.fullmatch(r"samples 2, seconds [\d.]+, per_second [\d.]+, differing 0\n", capsys.readouterr().out)
+
+
+def test_a_program_file(backend, tmp_path, rng, capsys):
+    """As `gen compile` has made it, without more."""
+    save_program(workload().program, tmp_path / "small.npu")
+    (sample,) = samples(rng, 1)
+    np.savez(tmp_path / "x.npz", x=[sample["x"]])
+    argv = ["run", str(tmp_path / "small.npu"), "--input", str(tmp_path / "x.npz"), "-o", str(tmp_path / "y.npz")]
+    assert commands.main(argv) == 0
+    (found,) = np.load(tmp_path / "y.npz").values()
+    assert np.array_equal(found[0], expected(sample))
+    assert commands.main(["info", str(tmp_path / "small.npu")]) == 0
+    capsys.readouterr()
+    assert commands.main(["run", str(tmp_path / "small.npu")]) == 1
+    assert "small.npu: has no samples; name some with --input" in capsys.readouterr().err
+    (tmp_path / "small.npu").write_bytes((tmp_path / "small.npu").read_bytes()[:-30])
+    assert commands.main(argv) == 1
+    assert "small.npu: not a program, or damaged" in capsys.readouterr().err
 
 
 def test_retries(backend, package, capsys):
@@ -132,7 +151,7 @@ def test_a_program_that_cannot_be(backend, damage):
 
 def test_time_that_a_device_takes(rng):
     """A millisecond an inference: what the host does meanwhile costs nothing with two slots, but for the first."""
-    clock = program().cycles / 1e-3
+    clock = cycles() / 1e-3
     taken = {}
     for slots in (1, 2):
         backend = PacedBackend(CONFIG, clock_hz=clock)
@@ -142,5 +161,5 @@ def test_time_that_a_device_takes(rng):
             inferences = [loaded.submit(inputs) for inputs in wanted]
             inferences[-1].wait()
             taken[slots] = backend.time() - began
-        assert all(inference.cycles == program().cycles for inference in inferences)
+        assert all(inference.cycles == cycles() for inference in inferences)
     assert min(taken.values()) >= 20e-3

@@ -13,8 +13,8 @@ import pytest
 
 import npudriver.__main__ as commands
 from npudriver import Deployment, Device, PackageError
-from npudriver.sealed import write_sealed
 from sim.devices import FunctionalBackend
+from tests.npu_files import reseal
 
 from .small import CONFIG, expected, machine_of_json, program, samples
 
@@ -32,16 +32,6 @@ def package(tmp_path: Path, rng: np.random.Generator) -> Path:
     (sample,) = samples(rng, 1)
     np.savez(folder / "sample.npz", x=[sample["x"]], **{f"expected/{deployment.outputs[0]}": [expected(sample)]})
     return folder
-
-
-def seal(path: Path, header: dict[str, Any] | None = None) -> None:
-    """Write a file with digests as of what is there now: what is changed on purpose has them. ``header``: what it has,
-    unless it stays as it is.
-    """
-    old = json.loads(path.read_text())
-    files = old.pop("files")
-    old.pop("sha256")
-    write_sealed(path, old if header is None else header, files)
 
 
 def refused(folder: Path) -> str:
@@ -146,7 +136,7 @@ def test_links(package):
 def test_no_such_json(package, name, text, said):
     (package / name).write_bytes(text)
     if name != "model.json":    # its digest would be seen first
-        seal(package / "model.json")
+        reseal(package / "model.json")
     assert said in refused(package)
 
 
@@ -186,9 +176,9 @@ def test_every_field_of_other_types(package, name, seed):
             if name == "machine.json":
                 (package / name).write_text(json.dumps(changed))
             else:
-                seal(package / name, changed)
+                reseal(package / name, changed)
             if name != "model.json":
-                seal(package / "model.json")
+                reseal(package / "model.json")
             try:
                 deployment = Deployment.load(package)
                 with Device(FunctionalBackend(CONFIG), deployment.machine) as device:
@@ -207,7 +197,7 @@ def test_every_field_of_other_types(package, name, seed):
 def test_paths_out_of_the_package(package, path):
     header = json.loads((package / "model.json").read_text())
     header["segments"][0]["path"] = path
-    seal(package / "model.json", {name: value for name, value in header.items() if name not in ("files", "sha256")})
+    reseal(package / "model.json", {name: value for name, value in header.items() if name not in ("files", "sha256")})
     assert "path must be a name in the package" in refused(package)
 
 

@@ -11,7 +11,6 @@ from gen.deploy.c_sources import c_sources
 from gen.deploy.package import encoded_sample
 from gen.ir import reference
 from gen.passes.streams import shorten_streams
-from gen.run.deployed import deployed
 from gen.run.inputs import Samples
 from gen.run.runner import run_model
 from npudriver import Device, DeviceError
@@ -44,7 +43,7 @@ def test_what_the_device_does_not_have(rng):
         device.stream_shift = 1
         with device.load(small.program()) as program, pytest.raises(DeviceError, match="has no streams that could"):
             program.run(small.samples(rng, 1)[0])
-    model = deployed(workload(rng))
+    model = workload(rng).program.deployed
     with Device(FunctionalBackend(CONFIG), driver_machine(CONFIG)) as device:
         device.stream_shift = 8
         with device.load(model) as program, pytest.raises(DeviceError, match="shorter by 8 powers of two"):
@@ -55,8 +54,8 @@ def test_in_c_on_the_verilog(rng, tmp_path: Path):
     """One program that is loaded once; each result is the reference's at its length, however often it is changed."""
     model = workload(rng)
     x = rng.integers(-128, 128, (1, 8, 4, 4), dtype=np.int8)
-    sample = encoded_sample(deployed(model), model, Samples({"x": x}, None))
-    for name, content in c_sources(CONFIG, deployed(model), sample).items():
+    sample = encoded_sample(model.program.deployed, model, Samples({"x": x}, None))
+    for name, content in c_sources(CONFIG, model.program.deployed, sample).items():
         (tmp_path / name).write_bytes(content)
     example, shifts = on_rtl(tmp_path, "streams.c", CONFIG), (2, 0, 1, 7, 0)
     done = subprocess.run([example, *map(str, shifts)], cwd=tmp_path, capture_output=True, text=True)

@@ -1,7 +1,6 @@
 """Program files whose header is not what `compile` wrote."""
 
 import json
-import zipfile
 from collections.abc import Callable
 from pathlib import Path
 
@@ -10,6 +9,7 @@ import pytest
 
 from gen.cli import main
 from tests.gen.cli.calls import error_line
+from tests.npu_files import changed, read_files, resealed, write_files
 
 
 @pytest.fixture
@@ -18,13 +18,8 @@ def evil(model: str, capsys: pytest.CaptureFixture) -> Callable[..., str]:
     assert main(["compile", model, "--macs", "16", "-o", "good.npu"]) == 0
     capsys.readouterr()
 
-    def make(**changes: object) -> str:
-        with zipfile.ZipFile("good.npu") as source, zipfile.ZipFile("evil.npu", "w") as archive:
-            for name in source.namelist():
-                content = source.read(name)
-                if name == "program.json":
-                    content = json.dumps({**json.loads(content), **changes}).encode()
-                archive.writestr(name, content)
+    def make(file: str, **changes: object) -> str:
+        changed(Path("good.npu"), Path("evil.npu"), lambda header: header.update(changes), file)
         return "evil.npu"
 
     return make
@@ -38,7 +33,8 @@ def test_a_programs_name_is_no_path(up: str, evil: Callable[..., str], samples: 
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "in"))
     for victim in (tmp_path / "victim.onnx", tmp_path / "in" / "victim.onnx"):
         victim.write_text("mine")
-    path = evil(name=f"{tmp_path}/victim" if up == "/" else f"{up * 2}victim" if up else "x" * 100_000)
+    name = f"{tmp_path}/victim" if up == "/" else f"{up * 2}victim" if up else "x" * 100_000
+    path = evil("program0/program.json", name=name)
     for argv in (["run", path, "--input", samples, "--limit", "1"], ["profile", path, "-o", "p"]):
         assert main(argv) == 0
     there = {str(file.relative_to(tmp_path)) for file in tmp_path.rglob("*") if file.is_file()}
@@ -48,23 +44,29 @@ def test_a_programs_name_is_no_path(up: str, evil: Callable[..., str], samples: 
 
 @pytest.mark.slow
 def test_names_of_a_program_do_not_move_the_cursor(evil: Callable[..., str], capsys: pytest.CaptureFixture):
-    layers = json.loads(zipfile.ZipFile("good.npu").read("program.json"))["layers"]
-    path = evil(layers=[{**layer, "name": "same\x1b[2J\n9: end\u202e"} for layer in layers], name="a\nb\x07")
+    files = read_files(Path("good.npu"))
+    compiled, program = (json.loads(files[f"program0/{name}.json"]) for name in ("compiled", "program"))
+    program |= {"layers": ["same\x1b[2J\n9: end\u202e"] * len(program["layers"]), "name": "a\nb\x07"}
+    for layer, name in zip(compiled["layers"], program["layers"], strict=True):
+        layer["name"] = name
+    write_files(Path("evil.npu"), resealed({**files, "program0/compiled.json": json.dumps(compiled).encode(),
+                                            "program0/program.json": json.dumps(program).encode()}))
+    path = "evil.npu"
     assert main(["disasm", path]) == main(["profile", path, "-o", "p"]) == 0
     captured = capsys.readouterr()
     assert not {character for character in captured.out if not character.isprintable()} - {"\n"}
     assert "same?[2J?9: end?" in captured.out and len(captured.out) > 10_000
 
 
-@pytest.mark.parametrize(("changes", "message"), [
-    ({"inputs": {"other": "image_quantized"}}, "damaged "),
-    ({"outputs": {}}, "inputs or outputs are not those of the model inside"),
-    ({"board": "atari"}, "damaged (unknown board 'atari'; known: cyclonev"),
-    ({"layers": []}, "Expected `array` of length >= 1"),
+@pytest.mark.parametrize(("file", "changes", "message"), [
+    ("program0/program.json", {"inputs": []}, "inputs or outputs are not those of the model inside"),
+    ("program0/program.json", {"outputs": []}, "inputs or outputs are not those of the model inside"),
+    ("model.json", {"board": "atari"}, "damaged (unknown board 'atari'; known: cyclonev"),
+    ("program0/compiled.json", {"layers": []}, "Expected `array` of length >= 1"),
 ])
-def test_a_program_that_is_not_that_of_its_model(changes: dict, message: str, evil: Callable[..., str], samples: str,
-                                                 capsys: pytest.CaptureFixture):
-    line = error_line(capsys, 1, "run", evil(**changes), "--input", samples, "--target", "functional")
+def test_a_program_that_is_not_that_of_its_model(file: str, changes: dict, message: str, evil: Callable[..., str],
+                                                 samples: str, capsys: pytest.CaptureFixture):
+    line = error_line(capsys, 1, "run", evil(file, **changes), "--input", samples, "--target", "functional")
     assert line.startswith("gen run: error: evil.npu: damaged (") and message in line
 
 
@@ -77,12 +79,9 @@ def test_a_model_inside_a_program_is_whole(evil: Callable[..., str], model: str,
     tensor.external_data.add(key="location", value="secret")
     tensor.ClearField("raw_data")
     Path("secret").write_bytes(bytes(100_000))
-    evil()
     for content, message in ((data.SerializeToString(), "evil.npu: the model inside has weights in another file"),
                              (b"\x08\xff", "evil.npu: the model inside is damaged")):
-        with zipfile.ZipFile("good.npu") as source, zipfile.ZipFile("evil.npu", "w") as archive:
-            for name in source.namelist():
-                archive.writestr(name, content if name == "model.onnx" else source.read(name))
+        write_files(Path("evil.npu"), {**read_files(Path("good.npu")), "program0/model.onnx": content})
         assert message in error_line(capsys, 1, "run", "evil.npu", "--input", samples)
 
 

@@ -9,7 +9,7 @@ import pytest
 from rich.console import Console
 
 from gen.cli import main
-from gen.program.program import Program
+from gen.program.file import load_program
 
 
 @pytest.mark.slow
@@ -42,7 +42,7 @@ def test_rtl_and_demo(capsys: pytest.CaptureFixture, tmp_path: Path):
     assert (result["target"], result["samples"], result["mismatches"]) == ("rtl", 2, 0)
     assert result["cycles"] == result["profile"]["total"]["cycles"] == sum(
         layer["cycles"] for layer in result["profile"]["layers"])
-    assert Program.load(tmp_path / "build" / "demo" / "digits.npu").config.macs == 16
+    assert load_program(tmp_path / "build" / "demo" / "digits.npu").config.macs == 16
 
 
 @pytest.mark.rtl

@@ -9,7 +9,7 @@ from PIL import Image
 
 from boards.registry import get_board
 from gen.cli import main
-from gen.program.program import Program
+from gen.program.file import load_program
 from gen.run.workload import open_workload
 from sim import functional
 from tests.gen.cli.calls import error_line
@@ -18,7 +18,7 @@ from tests.gen.cli.calls import error_line
 def test_compile_run_disasm(model: str, samples: str, tmp_path: Path, capsys: pytest.CaptureFixture):
     assert main(["compile", model, "--macs", "64", "-o", "digits.npu", "--json"]) == 0
     facts = json.loads(capsys.readouterr().out)
-    program = Program.load(tmp_path / "digits.npu")
+    program = load_program(tmp_path / "digits.npu")
     assert facts["instructions"] == len(program.instructions) and facts["layers"] == len(program.layers)
     argv = ["run", "digits.npu", "--input", samples, "--limit", "3", "--target", "functional"]
     assert main([*argv, "-o", "out/y.npz", "--json"]) == 0
@@ -39,7 +39,7 @@ def test_compile_run_disasm(model: str, samples: str, tmp_path: Path, capsys: py
 def test_features(model: str, samples: str, tmp_path: Path, capsys: pytest.CaptureFixture):
     assert main(["compile", model, "--features", "depthwise", "-o", "with.npu"]) == 0
     assert main(["compile", model, "--features", "none", "-o", "without.npu"]) == 0
-    assert [Program.load(tmp_path / name).config.depthwise for name in ("with.npu", "without.npu")] == [1, 0]
+    assert [load_program(tmp_path / name).config.depthwise for name in ("with.npu", "without.npu")] == [1, 0]
     assert main(["run", "with.npu", "--input", samples, "--limit", "1", "--target", "functional"]) == 0
     capsys.readouterr()
     line = error_line(capsys, 2, "run", "with.npu", "--input", samples, "--depthwise", "plain")
@@ -56,7 +56,7 @@ def test_narrow_winograd(model: str, samples: str, tmp_path: Path, capsys: pytes
     calibrated = ["--winograd-calibrate", samples]
     assert main(["compile", model, *machine, "--winograd", "narrow", *calibrated, "-o", "fit.npu"]) == 0
     assert main(["compile", model, *machine, "-o", "without.npu"]) == 0
-    safe, fit, without = (Program.load(tmp_path / f"{name}.npu").winograd for name in ("safe", "fit", "without"))
+    safe, fit, without = (load_program(tmp_path / f"{name}.npu").winograd for name in ("safe", "fit", "without"))
     assert without == {} and safe.keys() == fit.keys() and len(safe) == 2
     assert set(safe.values()) == {(2,) * 16} and (2,) * 16 not in fit.values()
     capsys.readouterr()

@@ -6,7 +6,7 @@ import zipfile
 
 import pytest
 
-from gen.files.archive import BAD_ARCHIVE, ArchiveError, described, open_member, read_member
+from npudriver.archive import BAD_ARCHIVE, ArchiveError, described, open_member, read_member
 
 CONTENT = b"abcdefgh" * 1000
 

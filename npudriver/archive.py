@@ -1,10 +1,11 @@
 """Members of zip files, which are looked at before they are read: a small file can hold a member of any size."""
 
+from __future__ import annotations
+
 import io
 import zipfile
 import zlib
-from collections.abc import Container, Mapping
-from typing import IO
+from typing import IO, Container, Mapping
 
 __all__ = ["BAD_ARCHIVE", "ArchiveError", "described", "open_member", "read_member", "write_archive"]
 
@@ -49,7 +50,7 @@ def read_member(archive: zipfile.ZipFile, name: str, limit: int) -> bytes:
     return content
 
 
-def write_archive(members: Mapping[str, bytes | memoryview], *, plain: Container[str] = ()) -> memoryview:
+def write_archive(members: Mapping[str, bytes], *, plain: Container[str] = ()) -> memoryview:
     """A zip file. Members are compressed, but for those named in ``plain``; the same ones give the same bytes."""
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w") as archive:
