@@ -17,7 +17,7 @@ __all__ = ["missing_units", "say_missing"]
 def missing_units(application: "Application", config: NpuConfig, board: Board,
                   with_features: Callable[[Sequence[str]], NpuConfig]) -> list[dict[str, Any]]:
     """Of each unit that would leave the processor less of the model: ``features``; ``option``, to be given in place of
-    --features; ``host_nodes`` and ``host_turns`` that would be left; ``cost``, resource -> how much more of it; and
+    --features; ``host_nodes`` and ``host_segments`` that would be left; ``cost``, resource -> how much more of it; and
     ``refused``, why this machine cannot have it, or None.
 
     ``with_features`` makes the machine of some features and the other options, or raises ConfigError.
@@ -41,7 +41,7 @@ def _facts(gain: "Gain", config: NpuConfig, board: Board, with_features: Callabl
     except ConfigError as error:
         cost, refused = {}, str(error)
     return {"features": list(gain.features), "option": f"--features {','.join(wanted)}",
-            "host_nodes": len(gain.cut.host), "host_turns": gain.cut.host_turns, "cost": cost, "refused": refused}
+            "host_nodes": len(gain.cut.host), "host_segments": gain.cut.host_segments, "cost": cost, "refused": refused}
 
 
 def _cost(config: NpuConfig, larger: NpuConfig, board: Board) -> tuple[dict[str, float], str | None]:
@@ -61,16 +61,17 @@ def say_missing(application: "Application", missing: Sequence[dict[str, Any]], b
         return
     names = [name for name in FEATURES if any(name in one["features"] for one in missing)]
     messages.print(f"the machine lacks what this model has use for ({', '.join(names)}): the processor is left with "
-                   f"{_left(len(now.host), now.host_turns)}", soft_wrap=True)
+                   f"{_left(len(now.host), now.host_segments)}", soft_wrap=True)
     for one in missing:
         cost = ", ".join(f"{name} {count:,.0f}" for name, count in one["cost"].items())
         how = (f"this machine cannot have it: {one['refused']}" if one["refused"] else
                f"costs about {cost or 'nothing'} of {board}; {one['option']}")
-        messages.print(f"  with {' and '.join(one['features'])}: {_left(one['host_nodes'], one['host_turns'])}; {how}",
+        left = _left(one["host_nodes"], one["host_segments"])
+        messages.print(f"  with {' and '.join(one['features'])}: {left}; {how}",
                        soft_wrap=True)
 
 
-def _left(nodes: int, turns: int) -> str:
-    if not nodes and not turns:
+def _left(nodes: int, segments: int) -> str:
+    if not nodes and not segments:
         return "nothing"
-    return f"{nodes:,} node{'' if nodes == 1 else 's'} in {turns:,} turn{'' if turns == 1 else 's'}"
+    return f"{nodes:,} node{'' if nodes == 1 else 's'} in {segments:,} segment{'' if segments == 1 else 's'}"

@@ -22,7 +22,7 @@ def gains(now: Partition, machine: Machine, again: Callable[[Machine], Partition
     """For each unit that the ``machine`` lacks, and for all of them where they give more than each by itself.
 
     ``again`` cuts the model of ``now`` for another machine: as often as there are units that some node has use for, and
-    once more for several. Only what leaves the processor fewer nodes, or fewer turns, is in the result.
+    once more for several. Only what leaves the processor fewer nodes, or fewer segments, is in the result.
     """
     cuts: dict[tuple[str, ...], Partition | None] = {}
 
@@ -55,5 +55,5 @@ def _ordered(machine: Machine, names: frozenset[str]) -> tuple[str, ...]:
 
 
 def _left(cut: Partition) -> tuple[int, int]:
-    """What is left to the processor: nodes, and turns."""
-    return len(cut.host), cut.host_turns
+    """What is left to the processor: nodes, and segments."""
+    return len(cut.host), cut.host_segments

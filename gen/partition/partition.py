@@ -19,9 +19,9 @@ from gen.partition.extract import Extractor
 from gen.partition.limits import require_plain
 from gen.partition.probe import Probed, probe
 from gen.partition.reconstruct import Ranges, reconstruct
-from gen.partition.schedule import Place, Turn, bases, turns, units
+from gen.partition.schedule import Place, Segment, bases, schedule, tasks
 
-__all__ = ["Segment", "Partition", "called", "partition"]
+__all__ = ["SegmentModel", "Partition", "called", "partition"]
 
 
 #: Walks after which what is refused stays so and nothing more is quantised: each may find what the one before it made
@@ -30,7 +30,7 @@ _PASSES = 16
 
 
 @dataclass(frozen=True, eq=False)
-class Segment:
+class SegmentModel:
     """``nodes``: names, without those that only move or convert values. ``path`` names the model in errors;
     ``machine``: what it was cut for; ``known``: its graph, where cutting has found that.
     """
@@ -65,7 +65,7 @@ class Partition:
     """
 
     model: Model
-    segments: Sequence[Segment]
+    segments: Sequence[SegmentModel]
     host: dict[str, Reason]
     quantised: Sequence[str]
     before: "Partition | None" = None
@@ -82,7 +82,7 @@ class Partition:
         return sum(segment.place == "accelerator" for segment in self.segments)
 
     @property
-    def host_turns(self) -> int:
+    def host_segments(self) -> int:
         """Parts on the processor."""
         return sum(segment.place == "host" for segment in self.segments)
 
@@ -151,7 +151,7 @@ def _cut(model: Model, wanted: Mapping[str, Reason], *, rebuild: bool, machine: 
         host, types = dict(probed.host), dict(probed.types)
         if probed.whole is not None and not quantised:
             everything = frozenset(node.name for node in model.nodes)
-            only = Segment("accelerator", model.proto, everything, model.path, machine, probed.whole)
+            only = SegmentModel("accelerator", model.proto, everything, model.path, machine, probed.whole)
             return Partition(model, [only], {}, [], missed=frozenset(optional.missed))
         if passes >= _PASSES:
             rebuild = False
@@ -172,16 +172,16 @@ def _cut(model: Model, wanted: Mapping[str, Reason], *, rebuild: bool, machine: 
                                      code="not-quantised")
                 decided |= more
             continue
-        ordered, left = units(model.nodes, probed)
-        found = turns(ordered)
-        left |= {name: Reason("is not worth a turn of the accelerator: no convolution or matrix product is beside it",
+        ordered, left = tasks(model.nodes, probed)
+        found = schedule(ordered)
+        left |= {name: Reason("is not worth a segment of the accelerator: it has no convolution or matrix product",
                               code="not-worth-it")
-                 for turn in found if turn.place == "accelerator" and not _is_worth_it(turn)
-                 for name in turn.nodes}
+                 for segment in found if segment.place == "accelerator" and not _is_worth_it(segment)
+                 for name in segment.nodes}
         if not left:
             break
         decided |= left
-    if all(turn.place == "host" for turn in found):
+    if all(segment.place == "host" for segment in found):
         raise _first(model, host)
     types |= value_types(model.proto, probed.constants)     # with the shapes that the walk has found
     return Partition(model, _segments(model, probed, types, found, machine), host, list(quantised),
@@ -210,8 +210,8 @@ def _unquantised(model: Model, probed: Probed) -> dict[str, Reason]:
     return found
 
 
-def _is_worth_it(turn: Turn) -> bool:
-    return any(node.op in PRODUCTS for unit in turn.units for node in unit.nodes)
+def _is_worth_it(segment: Segment) -> bool:
+    return any(node.op in PRODUCTS for task in segment.tasks for node in task.nodes)
 
 
 def _first(model: Model, host: Mapping[str, Reason]) -> GraphError:
@@ -222,13 +222,13 @@ def _first(model: Model, host: Mapping[str, Reason]) -> GraphError:
     return GraphError("the accelerator has nothing to do: no node makes a layer", code="no-layers")
 
 
-def _segments(model: Model, probed: Probed, types: dict[str, onnx.TypeProto], found: Sequence[Turn],
-              machine: Machine) -> list[Segment]:
-    """The models of the turns; one more of the processor if nothing else makes some outputs."""
-    made_in = {name: number for number, turn in enumerate(found) for unit in turn.units for name in unit.makes}
+def _segments(model: Model, probed: Probed, types: dict[str, onnx.TypeProto], found: Sequence[Segment],
+              machine: Machine) -> list[SegmentModel]:
+    """The models of the segments; one more of the processor if nothing else makes some outputs."""
+    made_in = {name: number for number, segment in enumerate(found) for task in segment.tasks for name in task.makes}
     base = bases(model.nodes, probed)
-    turns = list(found)
-    homes: dict[str, int] = {}      # output of the model -> turn
+    segments = list(found)
+    homes: dict[str, int] = {}      # output of the model -> segment
     inputs = {model_input.name for model_input in model.inputs}
     for name in model.outputs:
         if name in inputs:
@@ -236,21 +236,22 @@ def _segments(model: Model, probed: Probed, types: dict[str, onnx.TypeProto], fo
         makers = {made_in.get(value) for value in base[name]}
         number = makers.pop() if len(makers) == 1 and name not in probed.loose else None
         if number is None:
-            if turns[-1].place != "host":
-                turns.append(Turn("host", ()))
-            number = len(turns) - 1
+            if segments[-1].place != "host":
+                segments.append(Segment("host", ()))
+            number = len(segments) - 1
         homes[name] = number
-    read = [(name, number) for number, turn in enumerate(turns) for unit in turn.units for name in sorted(unit.reads)]
+    read = [(name, number) for number, segment in enumerate(segments) for task in segment.tasks
+            for name in sorted(task.reads)]
     read += [(value, number) for name, number in homes.items() for value in sorted(base[name])]
-    outputs: list[list[str]] = [[] for _ in turns]
-    handed: list[dict[str, None]] = [{} for _ in turns]     # values that others read
+    outputs: list[list[str]] = [[] for _ in segments]
+    handed: list[dict[str, None]] = [{} for _ in segments]     # values that others read
     for name, number in read:
         if made_in.get(name, number) != number:
             handed[made_in[name]][name] = None
     for name, number in homes.items():
         outputs[number].append(name)
     extract = Extractor(model, probed, types)
-    path, several = Path(model.path), sum(turn.place == "accelerator" for turn in turns) > 1
-    return [Segment(turn.place, extract(turn.nodes, outputs[number], list(handed[number])), turn.nodes,
+    path, several = Path(model.path), sum(segment.place == "accelerator" for segment in segments) > 1
+    return [SegmentModel(segment.place, extract(segment.nodes, outputs[number], list(handed[number])), segment.nodes,
                     str(path.with_name(f"{path.stem}.{number}{path.suffix}") if several else path), machine)
-            for number, turn in enumerate(turns)]
+            for number, segment in enumerate(segments)]

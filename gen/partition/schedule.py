@@ -1,7 +1,7 @@
-"""The order in which the segments of a model run, in as few turns of accelerator and processor as can be.
+"""The order in which the segments of a model run, in as few as can be.
 
-What is scheduled are *units*: the nodes of a layer, which stay together, or a node of the processor. A unit waits for
-the units that make what it reads. Nodes that only move or convert values are none (`Probed.is_copied`): whoever needs
+What is scheduled are *tasks*: the nodes of a layer, which stay together, or a node of the processor. A task waits for
+the tasks that make what it reads. Nodes that only move or convert values are none (`Probed.is_copied`): whoever needs
 their results has copies of them.
 """
 
@@ -14,17 +14,17 @@ from gen.onnx.model import Node
 from gen.partition.components import components
 from gen.partition.probe import Probed
 
-__all__ = ["Place", "Turn", "Unit", "bases", "turns", "units"]
+__all__ = ["Place", "Segment", "Task", "bases", "schedule", "tasks"]
 
 Place = Literal["accelerator", "host"]
 
 
 @dataclass(frozen=True)
-class Unit:
+class Task:
     place: Place
     #: In the order of the model.
     nodes: tuple[Node, ...]
-    #: Values of other units and of the model's inputs that it reads, through nodes that are copied.
+    #: Values of other tasks and of the model's inputs that it reads, through nodes that are copied.
     reads: frozenset[str]
 
     @property
@@ -33,19 +33,19 @@ class Unit:
 
 
 @dataclass(frozen=True)
-class Turn:
-    """Units that run on one place, one after the other."""
+class Segment:
+    """Tasks that run on one place, one after the other."""
 
     place: Place
-    units: tuple[Unit, ...]
+    tasks: tuple[Task, ...]
 
     @property
     def nodes(self) -> frozenset[str]:
-        return frozenset(node.name for unit in self.units for node in unit.nodes)
+        return frozenset(node.name for task in self.tasks for node in task.nodes)
 
 
 def bases(nodes: Sequence[Node], probed: Probed) -> Mapping[str, frozenset[str]]:
-    """For each value the inputs of the model and the results of units that it is a copy of; constants have none.
+    """For each value the inputs of the model and the results of tasks that it is a copy of; constants have none.
 
     A value that is nowhere here is its own base: an input of the model.
     """
@@ -57,36 +57,36 @@ def bases(nodes: Sequence[Node], probed: Probed) -> Mapping[str, frozenset[str]]
     return found
 
 
-def units(nodes: Sequence[Node], probed: Probed) -> tuple[list[Unit], dict[str, Reason]]:
-    """Units, each after those it waits for; and nodes that keep some from an order -> why.
+def tasks(nodes: Sequence[Node], probed: Probed) -> tuple[list[Task], dict[str, Reason]]:
+    """Tasks, each after those it waits for; and nodes that keep some from an order -> why.
 
-    Layers that share a node are one unit, and so are units of the accelerator that wait for each other: a table that
+    Layers that share a node are one task, and so are tasks of the accelerator that wait for each other: a table that
     begins before another layer's quantisation and ends after it. Where a node of the processor is among those, the
-    unit cannot run in one turn: the nodes of it that come after that node have to be left to the processor.
+    task cannot run in one segment: the nodes of it that come after that node have to be left to the processor.
     """
     based = bases(nodes, probed)
     grouped = _grouped(nodes, probed, based)
-    made_in = {name: number for number, unit in enumerate(grouped) for name in unit.makes}
+    made_in = {name: number for number, task in enumerate(grouped) for name in task.makes}
     place = {node.name: number for number, node in enumerate(nodes)}
-    result: list[Unit] = []
+    result: list[Task] = []
     apart: dict[str, Reason] = {}
-    for members in components([dict.fromkeys(sorted(made_in[name] for name in unit.reads if name in made_in))
-                               for unit in grouped]):
+    for members in components([dict.fromkeys(sorted(made_in[name] for name in task.reads if name in made_in))
+                               for task in grouped]):
         together = [grouped[number] for number in members]
-        inside = sorted((node for unit in together for node in unit.nodes), key=lambda node: place[node.name])
-        if len(together) > 1 and any(unit.place == "host" for unit in together):
+        inside = sorted((node for task in together for node in task.nodes), key=lambda node: place[node.name])
+        if len(together) > 1 and any(task.place == "host" for task in together):
             found = _after_host(inside, probed, based)
-            assert found, "units around a node of the processor have nothing after it"
+            assert found, "tasks around a node of the processor have nothing after it"
             apart |= found
-        makes = frozenset().union(*(unit.makes for unit in together))
-        reads = frozenset().union(*(unit.reads for unit in together))
-        result.append(Unit(together[0].place, tuple(inside), reads - makes))
+        makes = frozenset().union(*(task.makes for task in together))
+        reads = frozenset().union(*(task.reads for task in together))
+        result.append(Task(together[0].place, tuple(inside), reads - makes))
     return result, apart
 
 
-def _grouped(nodes: Sequence[Node], probed: Probed, based: Mapping[str, frozenset[str]]) -> list[Unit]:
-    """In the order of the model; layers that share a node are one unit."""
-    head: dict[str, str] = {}       # node -> another of its unit, or itself
+def _grouped(nodes: Sequence[Node], probed: Probed, based: Mapping[str, frozenset[str]]) -> list[Task]:
+    """In the order of the model; layers that share a node are one task."""
+    head: dict[str, str] = {}       # node -> another of its task, or itself
 
     def find(name: str) -> str:
         while head.setdefault(name, name) != name:
@@ -105,7 +105,7 @@ def _grouped(nodes: Sequence[Node], probed: Probed, based: Mapping[str, frozense
         made = {name for node in members for name in node.outputs}
         read = frozenset().union(*(based.get(name, frozenset([name])) for node in members for name in node.inputs))
         place: Place = "host" if members[0].name in probed.host else "accelerator"
-        result.append(Unit(place, tuple(members), read - made))
+        result.append(Task(place, tuple(members), read - made))
     return result
 
 
@@ -126,23 +126,23 @@ def _after_host(nodes: Sequence[Node], probed: Probed, based: Mapping[str, froze
     return found
 
 
-def turns(units: Sequence[Unit]) -> list[Turn]:
-    """All units in as few turns as can be; each of ``units`` comes after those it waits for.
+def schedule(tasks: Sequence[Task]) -> list[Segment]:
+    """All tasks in as few segments as can be; each of ``tasks`` comes after those it waits for.
 
-    A turn takes whatever is ready for its place, so no unit is later than it has to be.
+    A segment takes whatever is ready for its place, so no task is later than it has to be.
     """
-    return min((_alternate(units, place) for place in ("accelerator", "host")), key=len)
+    return min((_alternate(tasks, place) for place in ("accelerator", "host")), key=len)
 
 
-def _alternate(units: Sequence[Unit], first: Place) -> list[Turn]:
-    """Turns of which the first is on ``first``."""
-    turn_of: dict[str, int] = {}        # value -> the turn that makes it
-    taken: list[list[Unit]] = []
-    for unit in units:
-        parity = unit.place != first
-        turn = max((turn_of[name] for name in unit.reads if name in turn_of), default=0)
-        turn += turn % 2 != parity
-        turn_of.update(dict.fromkeys(unit.makes, turn))
-        taken += [[] for _ in range(len(taken), turn + 1)]
-        taken[turn].append(unit)
-    return [Turn(members[0].place, tuple(members)) for members in taken if members]
+def _alternate(tasks: Sequence[Task], first: Place) -> list[Segment]:
+    """Segments of which the first is on ``first``."""
+    segment_of: dict[str, int] = {}        # value -> the segment that makes it
+    taken: list[list[Task]] = []
+    for task in tasks:
+        parity = task.place != first
+        segment = max((segment_of[name] for name in task.reads if name in segment_of), default=0)
+        segment += segment % 2 != parity
+        segment_of.update(dict.fromkeys(task.makes, segment))
+        taken += [[] for _ in range(len(taken), segment + 1)]
+        taken[segment].append(task)
+    return [Segment(members[0].place, tuple(members)) for members in taken if members]

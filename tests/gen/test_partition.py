@@ -175,7 +175,7 @@ def test_an_output_whose_shape_depends_on_values(builder: Builder, tmp_path: Pat
 
 @pytest.mark.parametrize("cropped", [False, True])
 def test_a_part_without_products_stays_on_the_processor(cropped: bool, builder: Builder, tmp_path: Path) -> None:
-    """What is cut out is a convolution to the machine, but not worth a turn either."""
+    """What is cut out is a convolution to the machine, but not worth a segment either."""
     real = builder.requantize(builder.input(1, 4, 6, 6, number=np.float32), zero_point=0)
     real = builder.requantize(convolved(builder, real), zero_point=0)
     real = builder.requantize(builder.node("Sigmoid", real), scale=1 / 256, zero_point=-128)
@@ -185,7 +185,7 @@ def test_a_part_without_products_stays_on_the_processor(cropped: bool, builder: 
     builder.output(builder.node("Exp", pooled), np.float32)
     found = cut(check(builder, tmp_path))
     assert found.subgraphs == 1
-    assert any("not worth a turn" in reason for reason in found.host.values())
+    assert any("not worth a segment" in reason for reason in found.host.values())
 
 
 def test_without_a_processor_it_is_refused(builder: Builder, tmp_path: Path) -> None:

@@ -17,8 +17,8 @@ def test_it_is_said_first(capsys: pytest.CaptureFixture):
     assert main(["compile", "m.onnx", "--macs", "16", "-o", "y.npu"]) == 0
     said = capsys.readouterr().err.splitlines()
     assert said[0] == ("the machine lacks what this model has use for (table): the processor is left with 7 nodes in 4 "
-                       "turns")
-    assert said[1].startswith("  with table: 1 node in 1 turn; costs about lut ")
+                       "segments")
+    assert said[1].startswith("  with table: 1 node in 1 segment; costs about lut ")
     assert said[1].endswith(" of zu3eg; --features table") and "bram36" in said[1]
     assert said[2].startswith("on the processor")
     assert main(["compile", "m.onnx", "--macs", "16", "--features", "table", "-o", "y.npu"]) == 0

@@ -1,4 +1,4 @@
-"""Units of a model that is cut: those that wait for each other run together, and turns are as few as can be."""
+"""Tasks of a model that is cut: those that wait for each other run together, and segments are as few as can be."""
 
 from pathlib import Path
 from types import SimpleNamespace
@@ -14,7 +14,7 @@ from gen.onnx.read import read
 from gen.partition.components import components
 from gen.partition.partition import partition
 from gen.partition.probe import Probed
-from gen.partition.schedule import Unit, turns, units
+from gen.partition.schedule import Task, schedule, tasks
 from gen.run.application import open_application
 from gen.run.inputs import Samples
 from gen.run.runner import run_model
@@ -53,29 +53,29 @@ def test_a_chain_that_is_longer_than_python_recurs() -> None:
     assert [members for members in components([*chain, {0: None}])] == [list(range(20_001))]
 
 
-def test_turns_are_as_few_as_the_alternations(rng: np.random.Generator) -> None:
+def test_segments_are_as_few_as_the_alternations(rng: np.random.Generator) -> None:
     """Of every path the changes of place, plus one: no schedule has fewer."""
     for _ in range(100):
-        found: list[Unit] = []
+        found: list[Task] = []
         longest: list[int] = []
         for number in range(int(rng.integers(1, 20))):
             place = rng.choice(["accelerator", "host"])
             needs = [n for n in range(number) if rng.random() < 0.2]
             longest.append(max((longest[n] + (found[n].place != place) for n in needs), default=1))
-            found.append(NamedUnit(place, frozenset(f"v{n}" for n in needs), f"v{number}"))
+            found.append(NamedTask(place, frozenset(f"v{n}" for n in needs), f"v{number}"))
         made: set[str] = set()
-        result = turns(found)
-        for turn in result:
-            assert {unit.place for unit in turn.units} == {turn.place}
-            for unit in turn.units:
-                assert unit.reads <= made
-                made |= unit.makes
+        result = schedule(found)
+        for segment in result:
+            assert {task.place for task in segment.tasks} == {segment.place}
+            for task in segment.tasks:
+                assert task.reads <= made
+                made |= task.makes
         assert len(made) == len(found)
-        assert max(longest) <= len(result) <= max(longest) + (len({unit.place for unit in found}) > 1)
+        assert max(longest) <= len(result) <= max(longest) + (len({task.place for task in found}) > 1)
 
 
-class NamedUnit(Unit):
-    """A unit that makes one value."""
+class NamedTask(Task):
+    """A task that makes one value."""
 
     def __init__(self, place: str, reads: frozenset[str], made: str) -> None:
         super().__init__(place, (), reads)  # type: ignore[arg-type]
@@ -139,9 +139,9 @@ def test_a_layer_around_a_node_of_the_processor() -> None:
     }.items()]
     layers = [SimpleNamespace(onnx_nodes=("before", "after")), SimpleNamespace(onnx_nodes=("last",))]
     probed = Probed({"host": "why"}, layers, {}, {}, frozenset(), {})  # type: ignore[arg-type]
-    found, apart = units(nodes, probed)
+    found, apart = tasks(nodes, probed)
     assert [*apart] == ["after"] and "begins before node host, which the processor has" in apart["after"]
-    assert sum(len(unit.nodes) for unit in found) == 4
+    assert sum(len(task.nodes) for task in found) == 4
 
 
 def dense(builder: Builder, value: str, features: int, of: int) -> str:
