@@ -24,4 +24,5 @@ def raises(kind: type[Raised], code: str, match: str | None = None,
 
 def is_about(said: CodedError | Reason, code: str, **fields: object) -> None:
     """Asserts that an error, or a reason, has this ``code`` and, among others, these ``fields``."""
-    assert (said.code, {name: said.fields.get(name) for name in fields}) == (code, fields), said
+    found = {name: said.fields.get(name) for name in fields}
+    assert (said.code, found) == (code, fields), f"{said} [{said.code}] {said.fields}"

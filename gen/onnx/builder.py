@@ -94,7 +94,7 @@ class GraphBuilder:
         names = {code: name for name, code in TensorProto.DataType.items()}
         number = names.get(model_input.elem_type, "of an unknown type")
         raise GraphError(f"input {model_input.name} is {number}; inputs must be float32, int8 or uint8",
-                         code="value-type")
+                         code="value-type", input=model_input.name)
 
     def quantize_input(self, value: RawInput, quantisation: Quantisation, onnx_name: str) -> Quantised:
         """A float input quantised under the name ``onnx_name``."""
@@ -110,7 +110,7 @@ class GraphBuilder:
         shift = 128 * (quantisation.unsigned - record.unsigned)
         if (kept["scale"], kept["zero_point"]) != (quantisation.scale, quantisation.zero_point - shift):
             raise NodeError(f"input {value.name} is quantised twice, with different scales; quantise it once",
-                            code="quantised-twice")
+                            code="quantised-twice", input=value.name)
         position = np.empty(value.order.size, np.int64)
         position[record.order.ravel()] = np.arange(value.order.size)
         return Quantised(key, position[value.order], quantisation.unsigned)
@@ -119,7 +119,8 @@ class GraphBuilder:
         """Tensor of a model input, and the host steps before it. Raises GraphError for one without a reader."""
         record = self._inputs.get(_input_key(model_input.name))
         if record is None or not record.tensor:
-            raise GraphError(f"input {model_input.name} is not used by any layer; remove it", code="unused-input")
+            raise GraphError(f"input {model_input.name} is not used by any layer; remove it", code="unused-input",
+                             input=model_input.name)
         order = np.empty(record.position.size, np.int64)
         order[record.position] = record.order.ravel()
         steps = layout_steps(model_input.shape[1:], order.reshape(1, *self.tensors[record.tensor].shape))

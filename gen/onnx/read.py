@@ -60,13 +60,13 @@ def _array(tensor: TensorProto) -> np.ndarray:
 def _input_shape(value: onnx.ValueInfoProto) -> tuple[int, ...]:
     if not value.type.HasField("tensor_type") or not value.type.tensor_type.HasField("shape"):
         raise GraphError(f"input {value.name} has no shape; export the model with fixed input shapes",
-                         code="open-shape")
+                         code="open-shape", input=value.name)
     dims = [d.dim_value if d.HasField("dim_value") else 0 for d in value.type.tensor_type.shape.dim]
     if any(d <= 0 for d in dims[1:]):
         wanted = ",".join(["1", *(str(d.dim_value if d.dim_value > 0 else d.dim_param or "?")
                                   for d in value.type.tensor_type.shape.dim[1:])])
         raise OpenShapeError(f"input {value.name} has a dynamic shape; give it one, with numbers in --shape "
-                         f"{value.name}={wanted}")
+                         f"{value.name}={wanted}", input=value.name)
     if math.prod(dims[1:]) > MAX_VALUES:
         raise GraphError(f"input {value.name} has {math.prod(dims[1:]):,} values a sample; at most {MAX_VALUES:,} "
                          "are supported", code="model-too-large", limit=MAX_VALUES)

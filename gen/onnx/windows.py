@@ -46,7 +46,7 @@ def dilated(kernel: Sequence[int], dilations: Sequence[int]) -> list[int]:
 def _explicit_pads(attributes: Mapping[str, Any]) -> tuple[list[int], list[int]]:
     pads = [int(p) for p in attributes.get("pads", [0, 0, 0, 0])]
     if min(pads, default=0) < 0:
-        raise WindowError("pads must not be negative", code="bad-attribute")
+        raise WindowError("pads must not be negative", code="bad-attribute", attribute="pads")
     return _two(pads[:len(pads) // 2], 0), _two(pads[len(pads) // 2:], 0)
 
 
@@ -57,9 +57,10 @@ def resolve(attributes: Mapping[str, Any], size: Sequence[int], kernel: Sequence
     """
     named = attributes.get("kernel_shape") or kernel
     if named is None:
-        raise WindowError("kernel_shape is missing", code="bad-attribute")
+        raise WindowError("kernel_shape is missing", code="bad-attribute", attribute="kernel_shape")
     if kernel is not None and list(named) != list(kernel):
-        raise WindowError(f"kernel_shape {list(named)} differs from the weights' {list(kernel)}", code="bad-attribute")
+        raise WindowError(f"kernel_shape {list(named)} differs from the weights' {list(kernel)}", code="bad-attribute",
+                          attribute="kernel_shape")
     taps, stride = _two(named, 1), _two(attributes.get("strides") or [1] * len(named), 1)
     dilations = _two(attributes.get("dilations") or [1] * len(named), 1)
     if min(*taps, *stride, *dilations) < 1:
@@ -76,7 +77,7 @@ def resolve(attributes: Mapping[str, Any], size: Sequence[int], kernel: Sequence
         elif automatic == "VALID":
             begin[axis] = end[axis] = 0
         elif automatic != "NOTSET":
-            raise WindowError(f"auto_pad {automatic!r} is unknown", code="bad-attribute")
+            raise WindowError(f"auto_pad {automatic!r} is unknown", code="bad-attribute", attribute="auto_pad")
         length = output_size(size[axis], extent[axis], stride[axis], begin[axis], end[axis])
         if attributes.get("ceil_mode") and automatic == "NOTSET":
             over = -(size[axis] + begin[axis] + end[axis] - extent[axis]) % stride[axis]

@@ -1,7 +1,8 @@
-"""Models that cannot be compiled: one line that names the file, the node and what is wrong."""
+"""Models that cannot be compiled: one line that names the file; code and fields say what is wrong, and with what."""
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
@@ -13,35 +14,33 @@ from gen.ir.errors import GraphError
 from gen.ir.host import HostStep, apply_step
 from gen.onnx.importer import load
 from npudriver.errors import PackageError
+from tests.errors import raises
 from tests.gen.qdq import Builder
 
 
-def refuse(path: Path, *words: str) -> None:
-    with pytest.raises(GraphError) as caught:
+def refuse(path: Path, code: str, **fields: object) -> None:
+    with raises(GraphError, code, file=str(path), **fields) as caught:
         load(path)
-    message = str(caught.value)
-    assert str(path) in message and "\n" not in message
-    for word in words:
-        assert word in message, message
+    assert str(path) in str(caught.value) and "\n" not in str(caught.value)
 
 
 def test_no_file(tmp_path: Path) -> None:
-    refuse(tmp_path / "nothing.onnx", "No such file")
-    refuse(tmp_path, "Is a directory")
-    refuse(Path("/dev/zero"), "not a regular file")
+    refuse(tmp_path / "nothing.onnx", "unreadable-file")
+    refuse(tmp_path, "unreadable-file")
+    refuse(Path("/dev/zero"), "unreadable-file")
 
 
 @pytest.mark.parametrize("content", [b"", b"not a model", b"\x00" * 100, b'{"json": 1}'])
 def test_not_onnx(content: bytes, tmp_path: Path) -> None:
     path = tmp_path / "model.onnx"
     path.write_bytes(content)
-    refuse(path)
+    refuse(path, "not-a-model" if content else "unreadable-file")
 
 
 def test_tensorflow_lite(tmp_path: Path) -> None:
     path = tmp_path / "model.tflite"
     path.write_bytes(b"\x1c\x00\x00\x00TFL3" + bytes(100))
-    refuse(path, "a TensorFlow Lite file; convert it to ONNX first")
+    refuse(path, "not-a-model")
 
 
 def test_truncated(rng: np.random.Generator, tmp_path: Path) -> None:
@@ -164,105 +163,127 @@ def _resized(b: Builder, x: str, scales: list[float], *, mode: str = "nearest", 
     return b.node("Resize", x, "", b.constant(np.array(scales, np.float32)), mode=mode, **attributes)
 
 
-MODELS: list[tuple[Callable[[Builder, str], str], tuple[str, ...]]] = [
-    (lambda b, x: b.node("Sigmoid", x), ("(Sigmoid): Sigmoid has no layer on the machine", "--features table")),
-    (lambda b, x: b.node("Shrink", x), ("Shrink has no layer on the machine", "docs/models.md")),
+MODELS: list[tuple[Callable[[Builder, str], str], dict[str, Any]]] = [
+    (lambda b, x: b.node("Sigmoid", x), dict(code="needs-unit", operator="Sigmoid", unit="table")),
+    (lambda b, x: b.node("Shrink", x), dict(code="unsupported-operator", operator="Shrink")),
     (lambda b, x: b.node("PRelu", x, b.constant(np.linspace(0, 1, 6, dtype=np.float32))),
-     ("prelu", "must be one number for each channel")),
-    (lambda b, x: b.node("PRelu", x, b.constant(np.float32(-1))), ("prelu", "the slope must not be negative, not -1")),
-    (lambda b, x: b.node("LeakyRelu", x, alpha=-0.1), ("leakyrelu", "alpha must not be negative, not -0.1")),
-    (lambda b, x: b.node("LeakyRelu", conv(b, x)), ("leakyrelu", "unquantised result of node conv")),
-    (lambda b, x: b.node("Concat", x, x, axis=1), ("node concat", "repeats one", "nothing but outputs")),
-    (lambda b, x: b.node("Concat", x, b.requantize(conv(b, x)), axis=1), ("concat", "shapes (3, 6, 6), (4, 4, 4)")),
+     dict(code="operand-shapes", operator="PRelu")),
+    (lambda b, x: b.node("PRelu", x, b.constant(np.float32(-1))),
+     dict(code="needs-unit", operator="PRelu", unit="table")),
+    (lambda b, x: b.node("LeakyRelu", x, alpha=-0.1), dict(code="needs-unit", operator="LeakyRelu", unit="table")),
+    (lambda b, x: b.node("LeakyRelu", conv(b, x)), dict(code="not-quantised", operator="LeakyRelu", maker="conv2")),
+    (lambda b, x: b.node("Concat", x, x, axis=1), dict(code="rearranged", operator="Concat")),
+    (lambda b, x: b.node("Concat", x, b.requantize(conv(b, x)), axis=1),
+     dict(code="operand-shapes", operator="Concat")),
     (lambda b, x: b.node("Concat", x, b.requantize(b.node(
         "ConvTranspose", b.requantize(conv(b, x, strides=[2, 2], pads=[1, 1, 1, 1])), b.weights(4, 2, 2, 2, axis=1),
-        strides=[2, 2])), axis=1), ("concat", "rows and columns lie apart", "Resize (nearest) with a Conv after it")),
-    (lambda b, x: b.node("Add", x, b.node("Transpose", x, perm=[0, 1, 3, 2])),
-     ("node add", "of shape (1, 3, 6, 6) lie in different arrangements", "transpose")),
-    (lambda b, x: _resized(b, x, [1, 1, 2, 2], mode="linear"), ("resize", "has mode linear", "only nearest")),
-    (lambda b, x: _resized(b, x, [1, 1, 1.5, 2]), ("resize", "by 1, 1, 1.5, 2", "only whole factors")),
-    (lambda b, x: _resized(b, x, [1, 1, 0.5, 0.5]), ("resize", "by 1, 1, 0.5, 0.5", "only whole factors")),
-    (lambda b, x: _resized(b, x, [1, 2, 2, 2]), ("resize", "multiplies samples or channels, by (1, 2)")),
+        strides=[2, 2])), axis=1), dict(code="rearranged", operator="Concat")),
+    (lambda b, x: b.node("Add", x, b.node("Transpose", x, perm=[0, 1, 3, 2])), dict(code="rearranged", operator="Add")),
+    (lambda b, x: _resized(b, x, [1, 1, 2, 2], mode="linear"),
+     dict(code="unsupported-form", operator="Resize", attribute="mode")),
+    (lambda b, x: _resized(b, x, [1, 1, 1.5, 2]), dict(code="unsupported-form", operator="Resize", attribute="scales")),
+    (lambda b, x: _resized(b, x, [1, 1, 0.5, 0.5]),
+     dict(code="unsupported-form", operator="Resize", attribute="scales")),
+    (lambda b, x: _resized(b, x, [1, 2, 2, 2]), dict(code="unsupported-form", operator="Resize", attribute="scales")),
     (lambda b, x: _resized(b, x, [1, 1, 3, 3], nearest_mode="floor"),
-     ("resize", "coordinates half_pixel, nearest_mode floor", "asymmetric and floor")),
-    (lambda b, x: conv(b, _resized(b, x, [1, 1, 2, 2])), ("conv", "unquantised result of node resize")),
-    (lambda b, x: b.node("Slice", conv(b, x), b.constant([0]), b.constant([2])), ("slice", "result of node conv")),
-    (lambda b, x: conv(b, b.node("Gather", x, b.constant([0, 1, 3]), axis=3)), ("node gather", "only a part")),
-    (lambda b, x: b.node("Slice", x, b.constant([3]), b.constant([3]), b.constant([1])), ("slice", "leaves nothing")),
+     dict(code="unsupported-form", operator="Resize", attribute="nearest_mode")),
+    (lambda b, x: conv(b, _resized(b, x, [1, 1, 2, 2])), dict(code="not-quantised", operator="Conv", maker="resize1")),
+    (lambda b, x: b.node("Slice", conv(b, x), b.constant([0]), b.constant([2])),
+     dict(code="not-quantised", operator="Slice", maker="conv2")),
+    (lambda b, x: conv(b, b.node("Gather", x, b.constant([0, 1, 3]), axis=3)),
+     dict(code="rearranged", operator="Gather")),
+    (lambda b, x: b.node("Slice", x, b.constant([3]), b.constant([3]), b.constant([1])),
+     dict(code="bad-shape", operator="Slice")),
     (lambda b, x: conv(b, b.node("DepthToSpace", b.requantize(conv(b, x)), blocksize=2)),
-     ("node depthtospace", "a rearrangement of tensor quantizelinear", "moves no data")),
+     dict(code="rearranged", operator="DepthToSpace")),
     # What is rearranged on its way to its QuantizeLinear is no other's fault either.
     *((lambda b, x, made=made: conv(b, b.requantize(b.node("DepthToSpace", made(b, b.requantize(conv(b, x))),
                                                            blocksize=2))),
-       ("node depthtospace", "a rearrangement of tensor quantizelinear", "node conv")) for made in (
+       dict(code="rearranged", operator="DepthToSpace")) for made in (
            lambda b, y: b.node("Relu", y), lambda b, y: b.node("LeakyRelu", y), lambda b, y: b.node("Add", y, y),
            lambda b, y: b.node("Concat", y, b.requantize(b.node("Relu", y)), axis=1))),
-    (lambda b, x: conv(b, b.node("Softmax", x)), ("runs on the processor", "only rearranging may follow")),
-    (lambda b, x: b.node("Conv", x, b.weights(4, 3, 3, 3), b.constant(np.ones(3, np.float32))), ("bias", "(3,)")),
-    (lambda b, x: b.node("Conv", x, b.weights(4, 3, 3, 3), b.constant(np.full(4, np.nan, np.float32))), ("finite",)),
-    (lambda b, x: conv(b, x, dilations=[0, 2]), ("conv", "dilations must be positive")),
-    (lambda b, x: conv(b, x, dilations=[32, 1], pads=[99, 0, 99, 0]), ("node conv", "[65, 3] with dilation", "63x63")),
+    (lambda b, x: conv(b, b.node("Softmax", x)), dict(code="after-processor", operator="Conv")),
+    (lambda b, x: b.node("Conv", x, b.weights(4, 3, 3, 3), b.constant(np.ones(3, np.float32))),
+     dict(code="bad-bias", operator="Conv")),
+    (lambda b, x: b.node("Conv", x, b.weights(4, 3, 3, 3), b.constant(np.full(4, np.nan, np.float32))),
+     dict(code="bad-bias", operator="Conv")),
+    (lambda b, x: conv(b, x, dilations=[0, 2]), dict(code="bad-attribute", operator="Conv")),
+    (lambda b, x: conv(b, x, dilations=[32, 1], pads=[99, 0, 99, 0]),
+     dict(code="too-large", operator="Conv", limit=63)),
     (lambda b, x: b.node("MaxPool", b.node("Pad", x, b.constant([0, 0, 0, 16, 0, 0, 0, 0])), kernel_shape=[2, 2]),
-     ("node pad", "at most 63 rows and 15 columns")),
+     dict(code="too-large", operator="Pad")),
     (lambda b, x: conv(b, b.node("Slice", b.dequantize(b.input(1, 3, 6, 99, name="wide")), b.constant([70]),
-                                 b.constant([99]), b.constant([3]))), ("node slice", "cuts off 70 rows or columns")),
-    (lambda b, x: conv(b, x, dilations=[3, 3]), ("conv", "a window of 7 does not fit")),
-    (lambda b, x: b.node("ConvTranspose", x, b.weights(4, 3, 3, 3, axis=1)), ("convtranspose", "weights of shape")),
-    (lambda b, x: b.node("ConvTranspose", x, b.weights(3, 4, 3, 3, axis=1), strides=[0, 1]), ("must be positive",)),
-    (lambda b, x: b.node("ConvTranspose", x, b.weights(3, 4, 3, 3, axis=1), pads=[4, 4, 4, 4]), ("makes 0 rows",)),
-    (_behind_transposed, ("node convtranspose", "a rearrangement of tensor quantize", "node conv")),
-    (_two_activations, ("matmul", "two activations", "constant weights only")),
-    (lambda b, x: b.node("Pad", x, b.constant([0, 0, 1, 1, 0, 0, 1, 1]), mode="edge"), ("pad", "mode edge")),
-    (lambda b, x: b.node("Pad", x, b.constant([0, 0, 1, 1, 0, 0, 1, 1]), mode="reflect"), ("pad", "mode reflect")),
-    (lambda b, x: b.node("Pad", x, b.constant([0, 1, 0, 0, 0, 0, 0, 0])), ("pad", "other axes than")),
+                                 b.constant([99]), b.constant([3]))),
+     dict(code="too-large", operator="Slice", limit=62)),
+    (lambda b, x: conv(b, x, dilations=[3, 3]), dict(code="bad-shape", operator="Conv")),
+    (lambda b, x: b.node("ConvTranspose", x, b.weights(4, 3, 3, 3, axis=1)),
+     dict(code="operand-shapes", operator="ConvTranspose")),
+    (lambda b, x: b.node("ConvTranspose", x, b.weights(3, 4, 3, 3, axis=1), strides=[0, 1]),
+     dict(code="bad-attribute", operator="ConvTranspose")),
+    (lambda b, x: b.node("ConvTranspose", x, b.weights(3, 4, 3, 3, axis=1), pads=[4, 4, 4, 4]),
+     dict(code="too-large", operator="ConvTranspose")),
+    (_behind_transposed, dict(code="rearranged", operator="ConvTranspose")),
+    (_two_activations, dict(code="two-activations", operator="MatMul")),
+    (lambda b, x: b.node("Pad", x, b.constant([0, 0, 1, 1, 0, 0, 1, 1]), mode="edge"),
+     dict(code="unsupported-form", operator="Pad", attribute="mode")),
+    (lambda b, x: b.node("Pad", x, b.constant([0, 0, 1, 1, 0, 0, 1, 1]), mode="reflect"),
+     dict(code="unsupported-form", operator="Pad", attribute="mode")),
+    (lambda b, x: b.node("Pad", x, b.constant([0, 1, 0, 0, 0, 0, 0, 0])),
+     dict(code="unsupported-form", operator="Pad", attribute="pads")),
     (lambda b, x: conv(b, b.node("Pad", x, b.constant([0, 0, 1, 1, 0, 0, 1, 1]), b.constant(np.float32(0.07)))),
-     ("node pad", "pads with 0.07", "cannot hold")),
-    (lambda b, x: conv(b, x, pads=[-1, 0, 0, 0]), ("conv", "pads")),
-    (lambda b, x: conv(b, x, kernel_shape=[5, 5]), ("conv", "kernel_shape")),
-    (lambda b, x: b.node("Conv", x, b.weights(4, 3, 9, 9)), ("conv", "does not fit")),
-    (lambda b, x: b.node("Conv", x, b.weights(4, 5, 3, 3)), ("conv", "5 channels")),
-    (lambda b, x: b.node("Conv", x, b.weights(4, 1, 3, 3), group=3), ("conv", "4 output channels", "3 groups")),
-    (lambda b, x: b.node("Conv", x, b.weights(4, 3, 3, 3), group=0), ("conv", "0 groups")),
-    (lambda b, x: b.node("AveragePool", x, kernel_shape=[3, 3], pads=[1, 1, 1, 1]), ("count_include_pad",)),
-    (lambda b, x: b.node("MaxPool", x, kernel_shape=[2, 2], dilations=[2, 2]), ("maxpool", "dilation")),
-    (lambda b, x: b.node("ReduceMean", x, axes=[2]), ("reducemean", "spatial axes")),
-    (lambda b, x: b.node("ReduceMax", x, axes=[3]), ("reducemax", "only the maximum over all spatial axes")),
-    (lambda b, x: b.node("Add", x, b.constant(np.arange(6, dtype=np.float32))), ("add", "one number for each channel")),
-    (lambda b, x: b.node("Mul", x, x), ("mul", "two activations")),
-    (lambda b, x: b.node("Div", b.constant(np.float32(1)), x), ("div", "constant by an activation")),
-    (_not_quantised_between, ("the unquantised result of node conv", "put QuantizeLinear and")),
-    (_float_weights, ("weights are float",)),
-    (_weights_not_constant, ("weights must be constants",)),
-    (_weights_by_input_channel, ("per output channel",)),
-    (_wide_weights, ("8 bits", "int32")),
-    (_zero_scale, ("scales of its weights must be positive",)),
-    (_endless_scale, ("node dequantizelinear", "scales of a constant must be finite")),
-    (_volume, ("node conv", "one or two spatial axes")),
-    (_turned_map, ("node transpose", "moves no data")),
-    (_other_shapes, ("a number for each channel", "--features product")),
-    (_too_large_scale, ("cannot requantise", "check the scales")),
-    (lambda b, x: b.node("Greater", x, b.constant(np.float32(0))), ("quantizelinear", "x is bool")),
+     dict(code="unsupported-form", operator="Pad")),
+    (lambda b, x: conv(b, x, pads=[-1, 0, 0, 0]), dict(code="bad-attribute", operator="Conv", attribute="pads")),
+    (lambda b, x: conv(b, x, kernel_shape=[5, 5]),
+     dict(code="bad-attribute", operator="Conv", attribute="kernel_shape")),
+    (lambda b, x: b.node("Conv", x, b.weights(4, 3, 9, 9)), dict(code="bad-shape", operator="Conv")),
+    (lambda b, x: b.node("Conv", x, b.weights(4, 5, 3, 3)), dict(code="operand-shapes", operator="Conv")),
+    (lambda b, x: b.node("Conv", x, b.weights(4, 1, 3, 3), group=3), dict(code="operand-shapes", operator="Conv")),
+    (lambda b, x: b.node("Conv", x, b.weights(4, 3, 3, 3), group=0), dict(code="operand-shapes", operator="Conv")),
+    (lambda b, x: b.node("AveragePool", x, kernel_shape=[3, 3], pads=[1, 1, 1, 1]),
+     dict(code="unsupported-form", operator="AveragePool", attribute="count_include_pad")),
+    (lambda b, x: b.node("MaxPool", x, kernel_shape=[2, 2], dilations=[2, 2]),
+     dict(code="unsupported-form", operator="MaxPool", attribute="dilations")),
+    (lambda b, x: b.node("ReduceMean", x, axes=[2]),
+     dict(code="unsupported-form", operator="ReduceMean", attribute="axes")),
+    (lambda b, x: b.node("ReduceMax", x, axes=[3]),
+     dict(code="unsupported-form", operator="ReduceMax", attribute="axes")),
+    (lambda b, x: b.node("Add", x, b.constant(np.arange(6, dtype=np.float32))),
+     dict(code="operand-shapes", operator="Add")),
+    (lambda b, x: b.node("Mul", x, x), dict(code="needs-unit", operator="Mul", unit="table")),
+    (lambda b, x: b.node("Div", b.constant(np.float32(1)), x), dict(code="needs-unit", operator="Div", unit="table")),
+    (_not_quantised_between, dict(code="not-quantised", operator="Conv", maker="conv2")),
+    (_float_weights, dict(code="not-quantised", operator="Conv")),
+    (_weights_not_constant, dict(code="not-constant", operator="Conv")),
+    (_weights_by_input_channel, dict(code="bad-scale", operator="Conv")),
+    (_wide_weights, dict(code="value-type", operator="Conv")),
+    (_zero_scale, dict(code="bad-scale", operator="Conv")),
+    (_endless_scale, dict(code="bad-scale", operator="DequantizeLinear")),
+    (_volume, dict(code="bad-shape", operator="Conv")),
+    (_turned_map, dict(code="rearranged", operator="Transpose")),
+    (_other_shapes, dict(code="needs-unit", operator="Add", unit="product")),
+    (_too_large_scale, dict(code="requantisation", operator="Conv")),
+    (lambda b, x: b.node("Greater", x, b.constant(np.float32(0))), dict(code="invalid-model")),
 ]
 
 
-@pytest.mark.parametrize(("make", "words"), MODELS)
-def test_forms_that_are_not_supported(make: Callable[[Builder, str], str], words: tuple[str, ...],
+@pytest.mark.parametrize(("make", "about"), MODELS)
+def test_forms_that_are_not_supported(make: Callable[[Builder, str], str], about: dict[str, Any],
                                       rng: np.random.Generator, tmp_path: Path) -> None:
     b = Builder(rng)
     b.output(b.quantize(make(b, b.dequantize(b.input(1, 3, 6, 6)))))
-    refuse(b.save(tmp_path), *words)
+    refuse(b.save(tmp_path), **about)
 
 
 def test_float_model(rng: np.random.Generator, tmp_path: Path) -> None:
     b = Builder(rng)
     b.output(conv(b, b.input(1, 3, 6, 6, number=np.float32)), np.float32)
-    refuse(b.save(tmp_path), "conv", "takes quantised models", "--calibrate")
+    refuse(b.save(tmp_path), "float-model", operator="Conv", input="x")
 
 
 def test_result_without_quantisation(rng: np.random.Generator, tmp_path: Path) -> None:
     b = Builder(rng)
     b.output(conv(b, b.dequantize(b.input(1, 3, 6, 6))), np.float32)
-    refuse(b.save(tmp_path), "output conv", "put QuantizeLinear")
+    refuse(b.save(tmp_path), "not-quantised", output="conv2_y", maker="conv2")
 
 
 @pytest.mark.parametrize("scale", ["input", "vector", "zero"])
@@ -273,37 +294,36 @@ def test_bad_activation_scales(scale: str, rng: np.random.Generator, tmp_path: P
             "zero": lambda: b.scale(0.0)}[scale]()
     x = b.node("DequantizeLinear", b.input(1, 3, 6, 6), name)
     b.output(b.quantize(conv(b, x)))
-    word = {"input": "must be a constant", "vector": "per tensor", "zero": "must be positive"}[scale]
-    refuse(b.save(tmp_path), "dequantizelinear", word)
+    refuse(b.save(tmp_path), "not-constant" if scale == "input" else "bad-scale", operator="DequantizeLinear")
 
 
 def test_sixteen_bit_activations(rng: np.random.Generator, tmp_path: Path) -> None:
     b = Builder(rng, opset=21)
     y = conv(b, b.dequantize(b.input(1, 3, 6, 6)))
     b.output(b.node("QuantizeLinear", y, b.scale(0.1), b.constant(np.int16(0))), np.int16)
-    refuse(b.save(tmp_path), "int8 or uint8, not int16")
+    refuse(b.save(tmp_path), "value-type", operator="QuantizeLinear")
 
 
-@pytest.mark.parametrize(("shape", "words"), [
-    ((1, 3, "height", "width"), ("input x", "dynamic shape")),
-    ((3,), ("node x/whole (Squeeze)", "without an axis of channels"))])
-def test_input_shapes(shape: tuple, words: tuple[str, str], rng: np.random.Generator, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("shape", "about"), [
+    ((1, 3, "height", "width"), dict(code="open-shape", input="x")),
+    ((3,), dict(code="bad-shape", node="x/whole", operator="Squeeze"))])
+def test_input_shapes(shape: tuple, about: dict[str, Any], rng: np.random.Generator, tmp_path: Path) -> None:
     b = Builder(rng)
     b.output(b.quantize(conv(b, b.dequantize(b.input(*shape)))))
-    refuse(b.save(tmp_path), *words)
+    refuse(b.save(tmp_path), **about)
 
 
 def test_integer_input_of_another_type(rng: np.random.Generator, tmp_path: Path) -> None:
     b = Builder(rng)
     b.output(b.node("Identity", b.input(1, 3, 6, 6, number=np.int64)), np.int64)
-    refuse(b.save(tmp_path), "input x is INT64")
+    refuse(b.save(tmp_path), "value-type", input="x")
 
 
 def test_unused_input(rng: np.random.Generator, tmp_path: Path) -> None:
     b = Builder(rng)
     b.input(1, 3, name="unused")
     b.output(b.quantize(conv(b, b.dequantize(b.input(1, 3, 6, 6)))))
-    refuse(b.save(tmp_path), "input unused is not used")
+    refuse(b.save(tmp_path), "unused-input", input="unused")
 
 
 @pytest.mark.parametrize("read", [True, False])
@@ -315,15 +335,14 @@ def test_second_outputs(read: bool, rng: np.random.Generator, tmp_path: Path) ->
     b.output(b.node("Where", "mask", b.constant(np.float32(1)), y) if read else y, np.float32)
     if not read:
         b.output("mask", bool)
-    word = "(Where): its input mask" if read else "output mask"
-    refuse(b.save(tmp_path), f"{word} is a further output of node dropout", "only the first is supported")
+    refuse(b.save(tmp_path), "no-value", **(dict(operator="Where") if read else dict(output="mask")))
 
 
 def test_nothing_for_the_machine(rng: np.random.Generator, tmp_path: Path) -> None:
     b = Builder(rng)
     x = b.input(1, 3, 6, 6, number=np.float32)
     b.output(b.node("Transpose", b.quantize(x), perm=[0, 2, 3, 1]))
-    refuse(b.save(tmp_path), "no output needs a layer of the machine")
+    refuse(b.save(tmp_path), "no-layers")
 
 
 @pytest.mark.parametrize("samples", [1, 3])
@@ -332,7 +351,7 @@ def test_nodes_without_inputs(samples: int, rng: np.random.Generator, tmp_path: 
     b = Builder(rng)
     b.output(b.quantize(conv(b, b.dequantize(b.input(samples, 3, 6, 6)))))
     b.output(b.quantize(b.node("Reshape", domain="com.microsoft")), rank=2)
-    refuse(b.save(tmp_path), "node reshape", "(com.microsoft.Reshape)")
+    refuse(b.save(tmp_path), "contradiction", operator="Reshape")
 
 
 @pytest.mark.parametrize(("operator", "attribute"), [
@@ -348,7 +367,7 @@ def test_windows_of_no_axes(operator: str, attribute: str, rng: np.random.Genera
     node.attribute.append(helper.make_attribute(attribute, [], attr_type=onnx.AttributeProto.INTS))
     if operator == "MaxPool" and attribute != "kernel_shape":
         node.attribute.append(helper.make_attribute("kernel_shape", [2, 2]))
-    refuse(b.save(tmp_path), f"node {node.name} ({operator}): {attribute} is an empty list", "export the model again")
+    refuse(b.save(tmp_path), "invalid-model", node=node.name, attribute=attribute)
 
 
 @pytest.mark.parametrize("names", [("", ""), ("", "ai.onnx"), ("com.microsoft", "com.microsoft")])
@@ -363,33 +382,33 @@ def test_two_versions_of_a_domain(names: tuple[str, str], rng: np.random.Generat
     load(path)
     model.opset_import[-1].version += 1
     onnx.save(model, path)
-    refuse(path, f"imports versions {version} and {version + 1} of the operators of {names[0] or 'ai.onnx'}")
+    refuse(path, "invalid-model", domain=names[0] or "ai.onnx")
 
 
 def test_no_outputs(rng: np.random.Generator, tmp_path: Path) -> None:
     b = Builder(rng)
     conv(b, b.dequantize(b.input(1, 3, 6, 6)))
-    refuse(b.save(tmp_path), "the model has no outputs")
+    refuse(b.save(tmp_path), "invalid-model")
 
 
 def test_other_formats_of_onnx(tmp_path: Path) -> None:
     """The name of a file does not choose its reader."""
     for name in ("model.json", "model.onnxtxt", "model.textproto"):
         (tmp_path / name).write_text("{}")
-        refuse(tmp_path / name, "not a readable ONNX file")
+        refuse(tmp_path / name, "not-a-model")
 
 
 def test_float_input_of_a_quantised_model(rng: np.random.Generator, tmp_path: Path) -> None:
     b = Builder(rng)
     y = b.requantize(conv(b, b.input(1, 3, 6, 6, number=np.float32)))
     b.output(b.quantize(b.node("Conv", y, b.weights(4, 4, 1, 1))))
-    refuse(b.save(tmp_path), "node conv1 (Conv): its input is the float input x; put QuantizeLinear")
+    refuse(b.save(tmp_path), "float-input", node="conv1", input="x")
 
 
 def test_opset_too_new(rng: np.random.Generator, tmp_path: Path) -> None:
     b = Builder(rng, opset=6)
     b.output(b.node("Relu", b.input(1, 3, number=np.float32)), np.float32, rank=2)
-    refuse(b.save(tmp_path), "opset 6")
+    refuse(b.save(tmp_path), "unsupported-opset", found=6)
 
 
 def test_invalid_model(tmp_path: Path) -> None:
@@ -397,23 +416,22 @@ def test_invalid_model(tmp_path: Path) -> None:
     y = helper.make_tensor_value_info("y", TensorProto.INT8, [1, 2])
     path = tmp_path / "model.onnx"
     onnx.save(helper.make_model(helper.make_graph([helper.make_node("Relu", ["x"], ["y"])], "g", [], [y])), path)
-    refuse(path, "node y (Relu): its input x is made nowhere")
+    refuse(path, "invalid-model", operator="Relu", input="x")
 
 
-@pytest.mark.parametrize(("inputs", "word"), [
-    ({}, "'x' is missing"),
-    ({"x": np.zeros((2, 3, 6, 6), np.uint8)}, "must be int8"),
-    ({"x": np.zeros((2, 6, 6, 3), np.int8)}, "(samples, 3, 6, 6)"),
-    ({"x": np.zeros(108, np.int8)}, "(samples, 3, 6, 6)"),
-    ({"x": np.zeros((2, 3, 6, 6), np.int8), "y": np.zeros(1, np.int8)}, "no input 'y'"),
+@pytest.mark.parametrize(("inputs", "code"), [
+    ({}, "sample-names"),
+    ({"x": np.zeros((2, 3, 6, 6), np.uint8)}, "sample-type"),
+    ({"x": np.zeros((2, 6, 6, 3), np.int8)}, "sample-shape"),
+    ({"x": np.zeros(108, np.int8)}, "sample-shape"),
+    ({"x": np.zeros((2, 3, 6, 6), np.int8), "y": np.zeros(1, np.int8)}, "sample-names"),
 ])
-def test_inputs_that_do_not_fit(inputs: dict, word: str, rng: np.random.Generator, tmp_path: Path) -> None:
+def test_inputs_that_do_not_fit(inputs: dict, code: str, rng: np.random.Generator, tmp_path: Path) -> None:
     b = Builder(rng)
     b.output(b.quantize(conv(b, b.dequantize(b.input(1, 3, 6, 6)))))
     graph = load(b.save(tmp_path))
-    with pytest.raises(GraphError) as caught:
+    with raises(GraphError, code):
         reference.run(graph, inputs)
-    assert word in str(caught.value)
 
 
 @pytest.mark.parametrize("operator", ["Div", "BatchNormalization", "Mul"])
@@ -424,12 +442,12 @@ def test_constants_that_are_not_finite(operator: str, rng: np.random.Generator, 
     one, bad = np.ones(3, np.float32), {"Div": 0, "BatchNormalization": -1, "Mul": np.inf}[operator]
     constants = [one, one, one, np.full(3, bad, np.float32)] if operator == "BatchNormalization" else [np.float32(bad)]
     b.output(b.quantize(b.node(operator, x, *map(b.constant, constants))))
-    refuse(b.save(tmp_path), f"node {operator.lower()}", "its constants must be finite")
+    refuse(b.save(tmp_path), "needs-unit" if operator == "Div" else "bad-scale", operator=operator)
 
 
 def test_quantising_what_is_no_number() -> None:
     """A part of a model that the processor computes may make it; infinite is the end of the range."""
     step = HostStep("quantize", {"scale": 0.5, "zero_point": 0, "unsigned": False})
     assert apply_step(step, np.array([[np.inf, -np.inf, 1.2]], np.float32)).tolist() == [[127, -128, 2]]
-    with pytest.raises(PackageError, match=r"not numbers \(NaN\)"):
+    with raises(PackageError, "bad-input"):
         apply_step(step, np.array([[np.nan]], np.float32))

@@ -165,7 +165,8 @@ def negate(context: Context, inputs: Inputs) -> Value:
 def batch_normalization(context: Context, inputs: Inputs) -> Value:
     node = context.node
     if node.attributes.get("training_mode") or len([n for n in node.outputs if n]) > 1:
-        raise NodeError("is in training mode; export the model for inference", code="unsupported-form")
+        raise NodeError("is in training mode; export the model for inference", code="unsupported-form",
+                        attribute="training_mode")
     gamma, beta, mean, variance = (constant(at(inputs, i), "a parameter").astype(np.float64) for i in range(1, 5))
     with np.errstate(divide="ignore", invalid="ignore"):    # `affine` refuses what is not finite
         factor = gamma / np.sqrt(variance + float(node.attributes.get("epsilon", 1e-5)))

@@ -57,7 +57,7 @@ def _sizes(attributes: Mapping[str, Any], size: Sequence[int], kernel: Sequence[
     automatic, pads = attributes.get("auto_pad", "NOTSET"), attributes.get("pads") or 2 * zeros
     if list(attributes.get("kernel_shape") or kernel) != list(kernel):
         raise NodeError(f"kernel_shape {attributes['kernel_shape']} differs from the weights' {list(kernel)}",
-                        code="bad-attribute")
+                        code="bad-attribute", attribute="kernel_shape")
     if min(*strides, *dilations) < 1 or min(*pads, *further) < 0:
         raise NodeError("strides and dilations must be positive, and pads not negative", code="bad-attribute")
     axes = []

@@ -109,7 +109,8 @@ def identity(context: Context, inputs: Inputs) -> Value:
 @HANDLERS.handles("Dropout", place=Place.COMPILER, conditions="nothing; not in training mode, the first output only")
 def dropout(context: Context, inputs: Inputs) -> Value:
     if at(inputs, 2) is not None and constant(at(inputs, 2), "the training mode").any():
-        raise NodeError("is in training mode; export the model for inference", code="unsupported-form")
+        raise NodeError("is in training mode; export the model for inference", code="unsupported-form",
+                        attribute="training_mode")
     return identity(context, inputs)
 
 

@@ -23,7 +23,8 @@ def pad(context: Context, inputs: Inputs) -> Value:
     mode = node.attributes.get("mode", "constant")
     if mode != "constant":
         raise NodeError(f"pads with mode {mode}: the machine pads with one number (mode constant) and has no layer for "
-                        "values of the image itself; train or export the model with that", code="unsupported-form")
+                        "values of the image itself; train or export the model with that", code="unsupported-form",
+                        attribute="mode")
     real = context.activation(inputs[0])
     rank = real.order.ndim
     listed = node.attributes.get("pads")
@@ -33,7 +34,7 @@ def pad(context: Context, inputs: Inputs) -> Value:
     pads[:, [axis % rank for axis in padded]] = named.astype(np.int64).reshape(2, -1)
     if rank not in (3, 4) or pads[:, :2].any():
         raise NodeError("pads other axes than the one or two spatial ones, of which alone the machine has a border",
-                        code="unsupported-form")
+                        code="unsupported-form", attribute="pads")
     cut = np.maximum(-pads, 0)
     if cut.any():
         kept = tuple(slice(begin, size - end) for begin, end, size in zip(*cut, real.order.shape, strict=True))

@@ -28,7 +28,7 @@ def max_pool(context: Context, inputs: Inputs) -> Value:
     node, graph = context.node, context.graph
     if any(d != 1 for d in node.attributes.get("dilations") or ()):
         raise NodeError("has a dilation: the machine takes maxima of neighbouring pixels only; train or export the "
-                        "model without it", code="unsupported-form")
+                        "model without it", code="unsupported-form", attribute="dilations")
     if any(node.outputs[1:]):
         raise NodeError("gives the indices of its maxima, which the machine does not keep; use the first output alone",
                         code="unsupported-form")
@@ -70,7 +70,7 @@ def average_pool(context: Context, inputs: Inputs) -> Value:
     if averaged.min() != averaged.max():
         raise NodeError(f"windows at the edge average {averaged.min()} values, others {averaged.max()}, and the "
                         "machine divides all by one number; use count_include_pad=1, no padding or no ceil_mode",
-                        code="unsupported-form")
+                        code="unsupported-form", attribute="count_include_pad")
     order, divisor = result_order((dims[0], *windows.output), source.order.ndim), int(averaged.flat[0])
     steps = [1] * (4 - source.order.ndim) + list(attributes.get("dilations") or [1] * (source.order.ndim - 2))
     if steps == [1, 1]:
@@ -116,7 +116,7 @@ def over_pixels(context: Context, value: Value | None, over: Sequence[int], *, k
     if owners.shape != (channels, height * width) or not (owners == owners[:, :1]).all():
         what = "mean" if mean else "maximum"
         raise NodeError(f"reduces axes {over} of shape {before}; only the {what} over all spatial axes is supported",
-                        code="unsupported-form")
+                        code="unsupported-form", attribute="axes")
     dims = [1 if i in over else n for i, n in enumerate(before) if keep or i not in over]
     return pooled(context, source, _whole(height, width), owners[:, 0].reshape(dims),
                   divisor=height * width if mean else None)

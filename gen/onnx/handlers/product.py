@@ -73,7 +73,7 @@ def matrix_product(context: Context, inputs: Inputs) -> Value:
     bias = bias_of(at(inputs, 2), weights.shape[0], broadcast=True) * float(attributes.get("beta", 1.0))
     alpha = float(attributes.get("alpha", 1.0))
     if not np.isfinite(alpha):
-        raise NodeError(f"alpha must be finite, not {alpha}", code="bad-attribute")
+        raise NodeError(f"alpha must be finite, not {alpha}", code="bad-attribute", attribute="alpha")
     # Scales stay positive.
     turned = weights if alpha > 0 else weights * np.int16(np.sign(alpha))
     return _product(context, inputs[0], Kernel(turned, scale * abs(alpha) if alpha else scale, bias))

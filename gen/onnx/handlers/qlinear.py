@@ -115,7 +115,8 @@ def qlinear_concat(context: Context, inputs: Inputs) -> Value:
 @HANDLERS.handles("QLinearAveragePool", domains=[MICROSOFT], conditions=_PLAIN)
 def qlinear_average_pool(context: Context, inputs: Inputs) -> Value:
     if context.node.attributes.get("channels_last"):
-        raise NodeError("channels_last is not supported; export the model with channels first", code="unsupported-form")
+        raise NodeError("channels_last is not supported; export the model with channels first", code="unsupported-form",
+                        attribute="channels_last")
     result = average_pool(context, [_dequantized(inputs[:3])])
     return _quantized(context, result, inputs[3], at(inputs, 4))
 

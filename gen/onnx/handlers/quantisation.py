@@ -129,7 +129,7 @@ def dequantize_linear(context: Context, inputs: Inputs) -> Value:
     attributes = context.node.attributes
     if attributes.get("block_size"):
         raise NodeError("block-wise scales are not supported; quantise weights per tensor or per output channel",
-                        code="unsupported-form")
+                        code="unsupported-form", attribute="block_size")
     axis = int(attributes.get("axis", 1))
     if axis < 0 and isinstance(inputs[0], Constant):
         axis += inputs[0].array.ndim

@@ -53,9 +53,9 @@ def _named(context: Context, inputs: Inputs) -> tuple[list[int], bool]:
     rank = inputs[0].order.ndim
     over = axes(context.node, at(inputs, 1))
     if not over:
-        raise NodeError("must name its axes, which are all spatial ones", code="bad-attribute")
+        raise NodeError("must name its axes, which are all spatial ones", code="bad-attribute", attribute="axes")
     if not all(-rank <= axis < rank for axis in over):
-        raise NodeError(f"has no axes {list(over)} in an input of {rank}", code="bad-attribute")
+        raise NodeError(f"has no axes {list(over)} in an input of {rank}", code="bad-attribute", attribute="axes")
     return sorted(axis % rank for axis in over), bool(context.node.attributes.get("keepdims", 1))
 
 

@@ -29,7 +29,7 @@ def resize(context: Context, inputs: Inputs) -> Value:
     value, mode = inputs[0], context.node.attributes.get("mode", "nearest")
     if mode != "nearest":
         raise NodeError(f"has mode {mode}; only nearest is supported: export the model with that",
-                        code="unsupported-form")
+                        code="unsupported-form", attribute="mode")
     if isinstance(value, Quantised):
         return same_integers(context, value, lambda real: _repeated(context, real, inputs))
     return _repeated(context, value, inputs)
@@ -45,12 +45,12 @@ def _repeated(context: Context, value: Value | None, inputs: Inputs) -> Value:
                 f"takes other neighbours than a repetition by {factor} does (coordinates "
                 f"{attributes.get('coordinate_transformation_mode', 'half_pixel')}, nearest_mode "
                 f"{attributes.get('nearest_mode', 'round_prefer_floor')}); export it with asymmetric and floor",
-                code="unsupported-form")
+                code="unsupported-form", attribute="nearest_mode")
     if set(factors) == {1}:
         return real
     if set(factors[:2]) != {1}:
         raise NodeError(f"multiplies samples or channels, by {factors[:2]}; only height and width can be",
-                        code="unsupported-form")
+                        code="unsupported-form", attribute="scales")
     down, across = (1, *factors[2:])[-2:]
     channels, height, width = dims
     made = (channels, height * down, width * across)
@@ -67,7 +67,7 @@ def _factors(context: Context, inputs: Inputs, shape: Sequence[int]) -> tuple[in
     if sizes is not None:
         if node.attributes.get("keep_aspect_ratio_policy", "stretch") != "stretch":
             raise NodeError("keeps an aspect ratio; export the model with the sizes that come out",
-                            code="unsupported-form")
+                            code="unsupported-form", attribute="keep_aspect_ratio_policy")
         scales = [size / shape[axis] for size, axis in zip(integers(sizes, "sizes"), axes, strict=True)]
     elif "scales" in node.attributes:
         scales = node.attributes["scales"]
@@ -80,7 +80,7 @@ def _factors(context: Context, inputs: Inputs, shape: Sequence[int]) -> tuple[in
         factors[axis] = scale
     if any(factor < 1 or factor % 1 for factor in factors):
         raise NodeError(f"multiplies the axes by {', '.join(f'{factor:g}' for factor in factors)}; only whole factors "
-                        "are supported", code="unsupported-form")
+                        "are supported", code="unsupported-form", attribute="scales")
     return tuple(map(int, factors))
 
 
@@ -108,7 +108,7 @@ def _sources(context: Context, size: int, factor: int) -> np.ndarray:
             found = at_output / factor
         case _:
             raise NodeError(f"has coordinate_transformation_mode {mode}, which is not supported; export it with "
-                            "asymmetric", code="unsupported-form")
+                            "asymmetric", code="unsupported-form", attribute="coordinate_transformation_mode")
     rounded = {"round_prefer_floor": np.ceil(found - half), "round_prefer_ceil": np.floor(found + half),
                "floor": np.floor(found), "ceil": np.ceil(found)}[nearest]
     return np.clip(rounded, 0, size - 1).astype(np.int64)

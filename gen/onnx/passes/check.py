@@ -47,7 +47,8 @@ def _check_order(graph: onnx.GraphProto) -> None:
         for name in node.input:
             if name and name not in known:
                 what = "made only by a later node; sort the nodes" if name in made else "made nowhere"
-                raise GraphError(f"{title(node)}: its input {name} is {what}", code="invalid-model")
+                raise GraphError(f"{title(node)}: its input {name} is {what}", code="invalid-model",
+                                 operator=node.op_type, input=name)
         known.update(node.output)
 
 
@@ -58,7 +59,7 @@ def _check_versions(model: onnx.ModelProto) -> None:
         domain = entry.domain or "ai.onnx"
         if known.setdefault(domain, entry.version) != entry.version:
             raise GraphError(f"the model imports versions {known[domain]} and {entry.version} of the operators of "
-                             f"{domain}; name one in opset_import", code="invalid-model")
+                             f"{domain}; name one in opset_import", code="invalid-model", domain=domain)
 
 
 def _check_windows(graph: onnx.GraphProto) -> None:
@@ -67,4 +68,4 @@ def _check_windows(graph: onnx.GraphProto) -> None:
         for attribute in node.attribute:
             if attribute.name in _OF_AXES and attribute.type == AttributeProto.INTS and not attribute.ints:
                 raise GraphError(f"{title(node)}: {attribute.name} is an empty list; leave it out, or export the model "
-                                 "again", code="invalid-model")
+                                 "again", code="invalid-model", node=node.name, attribute=attribute.name)
