@@ -18,8 +18,6 @@ from cores.arch.numerics import (
     half_of,
 )
 
-from .stochastic.layers import conv2d_streams
-
 __all__ = [
     "binary_popcount", "conv2d_accumulate", "pool_accumulate", "quantize_multiplier", "quantize_product",
     "quantize_residual", "requantize", "round_shift", "run_epilogue", "run_layer", "run_stages", "upsample",
@@ -243,32 +241,20 @@ def winograd_accumulate(x, weights, pads: tuple[int, int, int, int], pad_value: 
 # -- layers ----------------------------------------------------------------------------------------------------------
 
 
-def _accumulate(layer, x: np.ndarray, padding: int) -> np.ndarray:
-    """The sums of a Conv."""
-    if layer.winograd is not None:
-        return winograd_accumulate(x, layer.winograd.weights, layer.pads, padding, layer.winograd.shifts)
-    if layer.stochastic is not None:
-        form = layer.stochastic
-        return conv2d_streams(x, layer.weights, layer.stride, layer.pads, form.circuit, form.streams, form.fan_in)
-    return conv2d_accumulate(x, layer.weights, layer.depthwise, layer.stride, layer.pads, padding)
-
-
 def run_stages(layer, x: np.ndarray, others: Sequence[np.ndarray] = (), *, zero_point: int = 0) -> list[np.ndarray]:
     """Results of a layer's first stage, and of each operation of its epilogue.
 
-    ``layer`` is a Conv or Pool of `gen.ir.graph`, ``x`` its input (..., C, H, W) int8, ``zero_point`` its zero point (a
-    convolution without ``pad_value`` pads with it), ``others`` the tensors that its epilogue reads.
+    ``layer`` is one of `gen.ir.layers`, ``x`` its input (..., C, H, W) int8, ``zero_point`` its zero point (a layer
+    without ``pad_value`` pads with it), ``others`` the tensors that it reads beside.
     Raises ValueError where those are too few or too many.
     """
-    if len(others) != len(layer.others):
-        raise ValueError(f"layer {layer.name}: reads {len(layer.others)} tensors beside its input, not {len(others)}")
-    if layer.op == "conv":
-        acc = _accumulate(layer, x, zero_point if layer.pad_value is None else layer.pad_value)
-    else:
-        acc = pool_accumulate(x, layer.maximum, layer.kernel, layer.stride, layer.pads, layer.pad_value)
+    wanted, operands = len(layer.reads) - 1, len(layer.operands) - 1
+    if len(others) != wanted:
+        raise ValueError(f"layer {layer.name}: reads {wanted} tensors beside its input, not {len(others)}")
+    acc = layer.accumulate((x, *others[:operands]), zero_point)
     first = layer.requantize
     values = requantize(acc, first.bias, first.multiplier, first.shift, first.zero_point, first.low, first.high)
-    return run_epilogue(layer, values, others)
+    return run_epilogue(layer, values, others[operands:])
 
 
 def run_epilogue(layer, values: np.ndarray, others: Sequence[np.ndarray] = ()) -> list[np.ndarray]:

@@ -204,7 +204,7 @@ def layer_timings(program: Program, record: Record, cycles: int) -> list[LayerTi
         rate = rates.get(layer.mode, config.macs)
         # A pool unit's lanes all work; weights that are zero and left out are no work.
         useful = int(busy[number])
-        if layer.op == "conv":
+        if layer.macs:
             useful = min(useful, round(layer.useful_macs * _MULTIPLIED.get(layer.mode, 1.0) / rate))
         pixels = min(int(busy[number]) - useful, round(unused[number]))
         timings.append(LayerTiming(

@@ -55,7 +55,7 @@ def golden_tensors(graph: Graph, inputs: Mapping[str, np.ndarray]) -> dict[str, 
         tensors[name] = values[None]
     for layer in graph.layers:
         tensors[layer.output] = golden.run_layer(
-            layer, tensors[layer.input], [tensors[name] for name in layer.others],
+            layer, tensors[layer.input], [tensors[name] for name in layer.reads[1:]],
             zero_point=graph.tensors[layer.input].zero_point)
     return {name: tensors[name][0] for name in (*inputs, *(layer.output for layer in graph.layers))}
 

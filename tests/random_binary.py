@@ -31,8 +31,8 @@ class _Builder(RandomBuilder):
         target = self.sign_tensor(source.shape)
         channels = source.shape[0]
         bias = np.zeros(channels) if self.chance(0.7) else self.rng.integers(-60, 61, channels)
-        self.layers.append(Pool(f"layer{len(self.layers)}", source.name, target.name, False, (1, 1), (1, 1),
-                                (0, 0, 0, 0), 0, self.thresholds(bias)))
+        self.layers.append(Pool(f"layer{len(self.layers)}", source.name, target.name, maximum=False, pad_value=0,
+                                requantize=self.thresholds(bias)))
         return target
 
     def sign_pool(self, source: Tensor) -> Tensor:
@@ -41,8 +41,8 @@ class _Builder(RandomBuilder):
         channels = source.shape[0]
         one = np.full(channels, _ONE[0]), np.full(channels, _ONE[1])
         stage = Requantize(np.zeros(channels, np.int64), *one, 0, -1, 1)
-        self.layers.append(Pool(f"layer{len(self.layers)}", source.name, target.name, True, kernel, stride, pads, -128,
-                                stage))
+        self.layers.append(Pool(f"layer{len(self.layers)}", source.name, target.name, maximum=True, kernel=kernel,
+                                stride=stride, pads=pads, pad_value=-128, requantize=stage))
         return target
 
     def binary(self, source: Tensor) -> Tensor:
@@ -59,8 +59,8 @@ class _Builder(RandomBuilder):
         if self.chance(0.9):                    # the others need int8
             bias += (bias + (0 if padded else weights[0].size)) % 2
         stage = self.thresholds(bias) if thresholds else replace(self.requantize(channels, spread, target), bias=bias)
-        self.layers.append(Conv(f"layer{len(self.layers)}", source.name, target.name, weights, False, stride, pads,
-                                stage, pad_value=pad_value,
+        self.layers.append(Conv(f"layer{len(self.layers)}", source.name, target.name, weights=weights, stride=stride,
+                                pads=pads, requantize=stage, pad_value=pad_value,
                                 epilogue=operations(None if thresholds else self.residual(target))))
         return target
 

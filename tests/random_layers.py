@@ -178,8 +178,9 @@ class RandomBuilder:
         residual = self.residual(target)
         if residual and self.chance(0.3):
             requantize = self.wide(requantize)
-        self.layers.append(Conv(f"layer{len(self.layers)}", source.name, target.name, weights, depthwise, stride, pads,
-                                requantize, epilogue=self.epilogue(factors, target, residual)))
+        self.layers.append(Conv(f"layer{len(self.layers)}", source.name, target.name, weights=weights,
+                                depthwise=depthwise, stride=stride, pads=pads, requantize=requantize,
+                                epilogue=self.epilogue(factors, target, residual)))
         return target
 
     def pair(self, source: Tensor) -> Tensor:
@@ -201,8 +202,9 @@ class RandomBuilder:
             residual = None if depthwise else self.residual(target)
             if residual is not None and residual.other == between:
                 residual = None
-            self.layers.append(Conv(f"layer{len(self.layers)}", source.name, target.name, weights, depthwise, stride,
-                                    pads, self.requantize(channels, spread, target),
+            self.layers.append(Conv(f"layer{len(self.layers)}", source.name, target.name, weights=weights,
+                                    depthwise=depthwise, stride=stride, pads=pads,
+                                    requantize=self.requantize(channels, spread, target),
                                     epilogue=operations(residual)))
             source = target
         return source
@@ -214,9 +216,9 @@ class RandomBuilder:
         target = self.tensor((source.shape[0], size[0] * factors[0], size[1] * factors[1]))
         spread = 74.0 * (1 if maximum else float(np.sqrt(kernel[0] * kernel[1])))
         requantize, residual = self.requantize(source.shape[0], spread, target), self.residual(target)
-        self.layers.append(Pool(f"layer{len(self.layers)}", source.name, target.name, maximum, kernel, stride, pads,
-                                -128 if maximum else source.zero_point,
-                                requantize, epilogue=self.epilogue(factors, target, residual)))
+        self.layers.append(Pool(f"layer{len(self.layers)}", source.name, target.name, maximum=maximum, kernel=kernel,
+                                stride=stride, pads=pads, pad_value=-128 if maximum else source.zero_point,
+                                requantize=requantize, epilogue=self.epilogue(factors, target, residual)))
         return target
 
 

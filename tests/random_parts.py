@@ -39,8 +39,8 @@ class _Parts(RandomBuilder):
         target = replace(self.tensor(source.shape), zero_point=like.zero_point)
         self.tensors[target.name] = target
         stage = self.requantize(source.shape[0], 74, target)
-        self.layers.append(Pool(f"layer{len(self.layers)}", source.name, target.name, False, (1, 1), (1, 1),
-                                (0, 0, 0, 0), source.zero_point, replace(stage, zero_point=like.zero_point)))
+        self.layers.append(Pool(f"layer{len(self.layers)}", source.name, target.name, maximum=False,
+                                pad_value=source.zero_point, requantize=replace(stage, zero_point=like.zero_point)))
         return target
 
     def join(self, entrance: Tensor) -> Tensor:

@@ -34,8 +34,8 @@ def vgg16_graph(*, size: int = 224, zero_point: int = -128, deviation: float = _
         target = Tensor(name, shape, 1.0, zero_point if relu else 0)
         bias = -tensor.zero_point * weights.sum(axis=(1, 2, 3), dtype=np.int64)
         low = target.zero_point if relu else -128
-        layers.append(Conv(name, tensor.name, name, weights, False, (1, 1), (pad,) * 4,
-                           Requantize(bias, multiplier, shift, target.zero_point, low, 127)))
+        layers.append(Conv(name, tensor.name, name, weights=weights, pads=(pad,) * 4,
+                           requantize=Requantize(bias, multiplier, shift, target.zero_point, low, 127)))
         tensors[name] = tensor = target
 
     def pool(name: str) -> None:
@@ -43,8 +43,9 @@ def vgg16_graph(*, size: int = 224, zero_point: int = -128, deviation: float = _
         channels, height, width = tensor.shape
         multiplier, shift = quantize_multiplier(np.ones(channels))
         target = Tensor(name, (channels, height // 2, width // 2), 1.0, tensor.zero_point)
-        layers.append(Pool(name, tensor.name, name, True, (2, 2), (2, 2), (0, 0, 0, 0), -128, Requantize(
-            np.full(channels, -tensor.zero_point), multiplier, shift, tensor.zero_point, -128, 127)))
+        layers.append(Pool(name, tensor.name, name, maximum=True, kernel=(2, 2), stride=(2, 2), pad_value=-128,
+                           requantize=Requantize(np.full(channels, -tensor.zero_point), multiplier, shift,
+                                                 tensor.zero_point, -128, 127)))
         tensors[name] = tensor = target
 
     for stage, outputs in enumerate(_STAGES, start=1):

@@ -76,16 +76,18 @@ class _Builder:
         target = self.tensor(name, (outputs, height, width))
         weights = self.rng.integers(-127, 128, (outputs, channels, kernel, kernel)).astype(np.int16)
         spread = 74.0 * 50 * np.sqrt(weights[0].size)
-        self.layers.append(Conv(name, source.name, name, weights, False, (stride, stride), (pad,) * 4, self._stage(
-            _SPREAD / spread, self.rng.normal(0, spread / 4, outputs), low)))
+        self.layers.append(Conv(name, source.name, name, weights=weights, stride=(stride, stride), pads=(pad,) * 4,
+                                requantize=self._stage(
+                                    _SPREAD / spread, self.rng.normal(0, spread / 4, outputs), low)))
         return target
 
     def pool(self, name: str, source: Tensor, maximum: bool, kernel: int, stride: int, pad: int) -> Tensor:
         height, width = (output_size(n, kernel, stride, pad, pad) for n in source.shape[1:])
         target = self.tensor(name, (source.shape[0], height, width))
         scale = 1.0 if maximum else 1 / kernel ** 2
-        self.layers.append(Pool(name, source.name, name, maximum, (kernel, kernel), (stride, stride), (pad,) * 4,
-                                -128 if maximum else 0, self._stage(scale, np.zeros(source.shape[0]))))
+        self.layers.append(Pool(name, source.name, name, maximum=maximum, kernel=(kernel, kernel),
+                                stride=(stride, stride), pads=(pad,) * 4, pad_value=-128 if maximum else 0,
+                                requantize=self._stage(scale, np.zeros(source.shape[0]))))
         return target
 
     def block(self, name: str, source: Tensor, outputs: int, stride: int, shortcut: Tensor) -> Tensor:
@@ -96,8 +98,8 @@ class _Builder:
         if self.binary:
             signs = self.tensor(f"{name}/sign", source.shape, signs=True)
             two = np.full(channels, 1 << 16), np.full(channels, 15)
-            self.layers.append(Pool(signs.name, source.name, signs.name, False, (1, 1), (1, 1), (0, 0, 0, 0), 0,
-                                    Requantize(np.zeros(channels, np.int64), *two, 1, -1, 1)))
+            self.layers.append(Pool(signs.name, source.name, signs.name, maximum=False, pad_value=0,
+                                    requantize=Requantize(np.zeros(channels, np.int64), *two, 1, -1, 1)))
             source, spread = signs, np.sqrt(9.0 * channels)
             weights = self.rng.choice(np.array([-1, 1], np.int16), (outputs, channels, 3, 3))
             bias = 2 * np.rint(self.rng.normal(0, spread / 8, outputs))
@@ -109,8 +111,8 @@ class _Builder:
         added = Add(middle=Tensor(f"{name}/middle", target.shape, 1.0, 0), other=shortcut.name,
                     multiplier_a=multiplier_a, multiplier_b=multiplier_b, constant=0, shift=shift, zero_point=0,
                     low=-128, high=127)
-        self.layers.append(Conv(name, source.name, name, weights, False, (stride, stride), (1,) * 4,
-                                self._stage(_SPREAD / spread, bias), epilogue=(added,)))
+        self.layers.append(Conv(name, source.name, name, weights=weights, stride=(stride, stride), pads=(1,) * 4,
+                                requantize=self._stage(_SPREAD / spread, bias), epilogue=(added,)))
         return target
 
     def graph(self, name: str, inputs: list[str], output: Tensor) -> Graph:

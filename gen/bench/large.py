@@ -92,10 +92,10 @@ def large_graph(layer: LargeLayer, *, seed: int = 0) -> Graph:
     node: Layer
     if layer.kind == "1x1":
         weights = rng.integers(-127, 128, (outputs, channels, 1, 1)).astype(np.int16)
-        node = Conv(layer.name, source.name, target.name, weights, False, (1, 1), (0, 0, 0, 0), requantize)
+        node = Conv(layer.name, source.name, target.name, weights=weights, requantize=requantize)
     else:
-        node = Pool(layer.name, source.name, target.name, layer.kind == "maximum", layer.kernel,
-                    (layer.stride, layer.stride), (0, 0, 0, 0), 0, requantize, epilogue=epilogue)
+        node = Pool(layer.name, source.name, target.name, maximum=layer.kind == "maximum", kernel=layer.kernel,
+                    stride=(layer.stride, layer.stride), pad_value=0, requantize=requantize, epilogue=epilogue)
     inputs: dict[str, tuple[str, tuple]] = {name: (name, ()) for name in tensors if name != target.name}
     graph = Graph(layer.name, tensors, (node,), inputs, {target.name: (target.name, ())})
     verify(graph)

@@ -99,7 +99,7 @@ def errors(graph: Graph, inputs: Mapping[str, np.ndarray], *, samples: Mapping[s
 
     ``labels``: the right ones, if they are known.
     """
-    names = [layer.name for layer in graph.layers if isinstance(layer, Conv) and has_tiles(layer)]
+    names = [layer.name for layer in graph.of(Conv) if has_tiles(layer)]
     shifts = dict.fromkeys(names, SAFE_SHIFTS) if samples is None else calibrate(graph, names, samples)
     narrow = narrow_graph(graph, shifts)
     # The host's part is left out: labels are those of the scores before it.
@@ -110,7 +110,7 @@ def errors(graph: Graph, inputs: Mapping[str, np.ndarray], *, samples: Mapping[s
     layers = {}
     for layer in narrow.layers:
         if layer.name in shifts:
-            alone = run_layer(layer, exact[layer.input], [exact[name] for name in layer.others],
+            alone = run_layer(layer, exact[layer.input], [exact[name] for name in layer.reads[1:]],
                               zero_point=graph.tensors[layer.input].zero_point)
             zero_point = graph.tensors[layer.output].zero_point
             layers[layer.name] = (_sqnr(exact[layer.output], alone, zero_point),

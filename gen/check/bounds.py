@@ -11,10 +11,9 @@ from collections.abc import Collection, Mapping
 import numpy as np
 
 from gen.ir.epilogue.base import EQUAL, Setting
-from gen.ir.graph import Conv, Graph, Layer
+from gen.ir.graph import Graph, Layer
 from gen.ir.parts import ByChannel, origin, wholes
 from gen.ir.tensor import Requantize, Tensor, repeated_by
-from sim.golden import conv2d_accumulate, pool_accumulate
 
 __all__ = ["Bounds", "thinned"]
 
@@ -80,17 +79,11 @@ class Bounds:
 
     def _first(self, layer: Layer) -> np.ndarray:
         """In front of the first rounding, in steps of its result."""
-        if not (apart := self._apart[layer.input]).any():
+        apart = [self._apart[name] for name in layer.operands]
+        if not any(numbers.any() for numbers in apart):
             return EQUAL
-        parts = np.ceil(apart * _PARTS).astype(np.int64)
-        if isinstance(layer, Conv):
-            sums = conv2d_accumulate(parts, np.abs(layer.weights), layer.depthwise, layer.stride, layer.pads, 0)
-        else:
-            sums = pool_accumulate(parts, layer.maximum, layer.kernel, layer.stride, layer.pads, 0)
-        stage = layer.requantize
-        factor = stage.multiplier / 2.0 ** stage.shift / _PARTS
-        distance: np.ndarray = sums * factor[:, None, None]
-        return distance
+        parts = [np.ceil(numbers * _PARTS).astype(np.int64) for numbers in apart]
+        return np.asarray(layer.sum_distance(parts) * (layer.requantize.scale / _PARTS)[:, None, None])
 
 
 def thinned(array: np.ndarray, middle: Tensor, target: Tensor) -> np.ndarray:

@@ -161,7 +161,7 @@ def _reference_stages(graph: Graph, inputs: Mapping[str, np.ndarray]) -> dict[st
     assert kept is not None
     for layer in graph.layers:
         if any(op.source is not None for op in layer.epilogue):
-            results = run_stages(layer, kept[layer.input], [kept[name] for name in layer.others],
+            results = run_stages(layer, kept[layer.input], [kept[name] for name in layer.reads[1:]],
                                  zero_point=graph.tensors[layer.input].zero_point)
             for op, before in zip(layer.epilogue, results, strict=False):
                 if op.source is not None:

@@ -29,9 +29,8 @@ def kept_energy(graph: Graph, pruned: Graph) -> list[float]:
     def energy(layer: Conv) -> float:
         return float(np.square(layer.weights, dtype=np.float64).sum())
 
-    pairs = [(old, new) for old, new in zip(graph.layers, pruned.layers, strict=True)
-             if old is not new and isinstance(old, Conv) and isinstance(new, Conv)]
-    return [energy(new) / max(energy(old), 1e-30) for old, new in pairs]
+    return [energy(new) / max(energy(old), 1e-30)
+            for old, new in zip(graph.of(Conv), pruned.of(Conv), strict=True) if old is not new]
 
 
 @dataclass(eq=False)

@@ -4,21 +4,16 @@ from collections import Counter, defaultdict
 
 import numpy as np
 
-from gen.ir.graph import Graph, Layer, Pool
+from gen.ir.graph import Graph, Layer
 from gen.ir.parts import origin, wholes
 from gen.ir.tensor import Tensor
 
-__all__ = ["copies", "count_readers", "only_clips", "only_signs", "read_by", "used_tensors"]
-
-
-def read_by(layer: Layer) -> tuple[str, ...]:
-    """What a layer reads: its input, and what operations of its epilogue do beside."""
-    return layer.input, *layer.others
+__all__ = ["count_readers", "only_clips", "only_signs", "used_tensors"]
 
 
 def count_readers(graph: Graph) -> Counter[str]:
     """How often each tensor is read, or channels of it: by a layer, beside its input, or as an output of the graph."""
-    reads = Counter(name for layer in graph.layers for name in read_by(layer))
+    reads = Counter(name for layer in graph.layers for name in layer.reads)
     reads.update(tensor for tensor, _ in graph.outputs.values())
     related: dict[str, list[tuple[str, range]]] = defaultdict(list)
     for name in graph.tensors:
@@ -36,19 +31,14 @@ def used_tensors(graph: Graph) -> dict[str, Tensor]:
     """The graph's tensors without those that no layer, input or output names, but for what these are parts of."""
     used = {tensor for tensor, _ in (*graph.inputs.values(), *graph.outputs.values())}
     for layer in graph.layers:
-        used |= {layer.output, *read_by(layer)}
+        used |= {layer.output, *layer.reads}
     used |= {whole for name in used for whole in wholes(graph.tensors, name)}
     return {name: tensor for name, tensor in graph.tensors.items() if name in used}
 
 
-def copies(layer: Layer) -> bool:
-    """Whether a layer is a copy: each value of its first stage is made of one."""
-    return isinstance(layer, Pool) and (layer.kernel, layer.stride, layer.pads) == ((1, 1), (1, 1), (0, 0, 0, 0))
-
-
 def only_signs(layer: Layer) -> bool:
     """Whether a layer gives the signs of its input's values as they are, +1 for 0."""
-    if not copies(layer) or layer.epilogue:
+    if not layer.copies or layer.epilogue:
         return False
     stage = layer.requantize
     return ((stage.zero_point, stage.low, stage.high) == (1, -1, 1) and not stage.bias.any()
@@ -57,4 +47,4 @@ def only_signs(layer: Layer) -> bool:
 
 def only_clips(layer: Layer) -> bool:
     """Whether a layer's first stage copies its input's values as they are, but for the bounds."""
-    return copies(layer) and layer.requantize.only_clips
+    return layer.copies and layer.requantize.only_clips

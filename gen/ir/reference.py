@@ -9,7 +9,7 @@ from gen.ir.errors import GraphError
 from gen.ir.graph import Graph
 from gen.ir.host import apply_step
 from gen.ir.parts import ByChannel, Present, origin
-from gen.ir.queries import count_readers, read_by
+from gen.ir.queries import count_readers
 from sim.golden import run_layer
 
 __all__ = ["host_output", "run"]
@@ -86,9 +86,9 @@ def run(graph: Graph, inputs: Mapping[str, np.ndarray], *,
     for layer in graph.layers:
         zero_point = graph.tensors[layer.input].zero_point
         tensors[layer.output] = run_layer(
-            layer, tensors[layer.input], [tensors[name] for name in layer.others], zero_point=zero_point)
+            layer, tensors[layer.input], [tensors[name] for name in layer.reads[1:]], zero_point=zero_point)
         there.add(layer.output)
-        for name in read_by(layer):
+        for name in layer.reads:
             whole, _ = origin(graph.tensors, name)
             unread[whole] -= 1
             if not (keep or unread[whole]):

@@ -51,6 +51,11 @@ class Requantize:
     high: int
 
     @property
+    def scale(self) -> np.ndarray:
+        """What each channel is multiplied by, float64 (C,)."""
+        return np.asarray(self.multiplier / np.exp2(self.shift))
+
+    @property
     def only_clips(self) -> bool:
         """Whether values of a single one of the input stay what they are, but for the bounds."""
         return (bool((self.multiplier == np.int64(1) << self.shift).all())

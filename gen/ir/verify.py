@@ -10,21 +10,17 @@ from itertools import chain
 
 import numpy as np
 
-from cores.arch.numerics import FIRST_BITS, POSITIONS
+from cores.arch.numerics import FIRST_BITS
 from gen.ir.epilogue.base import Setting
 from gen.ir.epilogue.chain import chain_problems
 from gen.ir.errors import GraphError
-from gen.ir.graph import MAX_VALUES, Conv, Graph, Layer, NarrowWinograd, Pool, output_size, pad_value
+from gen.ir.graph import MAX_VALUES, Graph, Layer, output_size
 from gen.ir.host import HostStep, is_integer, is_scale, step_problems
 from gen.ir.parts import Present
-from gen.ir.queries import read_by
 from gen.ir.rules import INT8, are_integers, range_problems, scaling_problems
 from gen.ir.tensor import Requantize, Tensor
 
 __all__ = ["verify"]
-
-#: Weights are int8 or uint8 with a zero point of that type subtracted.
-_LARGEST_WEIGHT = 255
 
 
 def verify(graph: Graph) -> None:
@@ -102,8 +98,7 @@ def _steps_problems(steps: tuple[HostStep, ...]) -> Iterator[str]:
 def _layer_problems(graph: Graph, layer: Layer, written: Present, names: Collection[str]) -> Iterator[str]:
     yield from _reference_problems(graph, layer, written, names)
     source, target = graph.tensors[layer.input], graph.tensors[layer.output]
-    if isinstance(layer, Conv):
-        yield from _weight_problems(layer, source)
+    yield from layer.problems([graph.tensors[name] for name in layer.operands])
     yield from _window_problems(layer, source, target)
     after = next((op for op in layer.epilogue if op.source is not None), None)
     yield from _first_stage_problems(
@@ -117,11 +112,12 @@ def _layer_problems(graph: Graph, layer: Layer, written: Present, names: Collect
 
 
 def _reference_problems(graph: Graph, layer: Layer, written: Present, names: Collection[str]) -> Iterator[str]:
-    for key in (layer.output, *read_by(layer)):
+    for key in (layer.output, *layer.reads):
         if key not in graph.tensors:
             yield f"tensor {key!r} is not in the graph"
-    if not written.all_of(layer.input):
-        yield f"input {layer.input!r} is read before it is written"
+    for name in layer.operands:
+        if not written.all_of(name):
+            yield f"input {name!r} is read before it is written"
     for name in layer.others:
         if not written.all_of(name):
             yield f"residual {name!r} is read before it is written"
@@ -133,61 +129,22 @@ def _reference_problems(graph: Graph, layer: Layer, written: Present, names: Col
         yield f"onnx_nodes must be a tuple, not {type(layer.onnx_nodes).__name__}"
 
 
-def _weight_problems(layer: Conv, source: Tensor) -> Iterator[str]:
-    weights = layer.weights
-    if weights.ndim != 4 or not weights.size:
-        yield f"weights must be (OC, IC, KH, KW), not of shape {weights.shape}"
-    if weights.dtype != np.int16 or max(-int(weights.min()), int(weights.max())) > _LARGEST_WEIGHT:
-        yield f"weights must be int16 in -{_LARGEST_WEIGHT}..{_LARGEST_WEIGHT}"
-    oc, ic, *kernel = weights.shape
-    if not ((oc, ic) == (source.shape[0], 1) if layer.depthwise else ic == source.shape[0]):
-        yield "weights do not fit the input's channels"
-    if layer.winograd:
-        if (kernel, tuple(layer.stride), layer.depthwise) != ([3, 3], (1, 1), False):
-            yield "only dense 3x3 layers of stride 1 have a narrow Winograd form"
-        yield from _winograd_problems(layer.winograd, oc, ic)
-    if layer.stochastic:
-        yield from _stochastic_problems(layer, source)
-
-
-def _stochastic_problems(layer: Conv, source: Tensor) -> Iterator[str]:
-    if layer.winograd or layer.depthwise:
-        yield "sums of streams are those of a dense layer, in no other form"
-    if int(layer.weights.min()) < -128 or int(layer.weights.max()) > 127:
-        yield "weights of streams must be in -128..127"
-    if source.zero_point or pad_value(layer, source):
-        yield "streams stand for numbers around 0: the input's zero point and the padding must be that"
-    if layer.stochastic and layer.stochastic.fan_in not in (8, 16, 32):
-        yield f"a unit has 8, 16 or 32 inputs, not {layer.stochastic.fan_in!r}"
-
-
-def _winograd_problems(form: NarrowWinograd, oc: int, ic: int) -> Iterator[str]:
-    if (form.weights.shape != (oc, ic, 4, 4) or form.weights.dtype != np.int16
-            or int(form.weights.min()) < -128 or int(form.weights.max()) > 127):
-        yield "transformed weights must be (OC, IC, 4, 4) int16 in -128..127"
-    if not are_integers(form.shifts, POSITIONS, 0, 2):
-        yield f"narrow Winograd has {POSITIONS} shifts of 0..2"
-
-
 def _window_problems(layer: Layer, source: Tensor, target: Tensor) -> Iterator[str]:
-    if isinstance(layer, Conv):
-        oc, kernel = layer.weights.shape[0], layer.weights.shape[2:]
-    else:
-        oc, kernel = source.shape[0], layer.kernel
-        if not are_integers(kernel, 2, 1):
-            yield f"kernel must be a tuple of two positive sizes, not {kernel!r}"
+    if not are_integers(layer.kernel, 2, 1):
+        yield f"kernel must be a tuple of two positive sizes, not {layer.kernel!r}"
     if not are_integers(layer.stride, 2, 1):
         yield f"stride must be a tuple of two positive numbers, not {layer.stride!r}"
     if not are_integers(layer.pads, 4, 0):
         yield f"pads must be a tuple of four numbers that are not negative, not {layer.pads!r}"
-    if not is_integer(pad_value(layer, source), *INT8):
+    if not is_integer(layer.padding(source.zero_point), *INT8):
         yield f"the padding must be int8, not {layer.pad_value!r}"
-    top, left, bottom, right = layer.pads
+    (rows, cols), (top, left, bottom, right) = layer.kernel, layer.pads
     for op in layer.epilogue:
         if not are_integers(op.repeats, 2, 1):
             yield f"{op.name} must be a tuple of two positive numbers, not {op.repeats!r}"
-    made = (oc, layer.repeats[0] * output_size(source.shape[1], kernel[0], layer.stride[0], top, bottom),
-            layer.repeats[1] * output_size(source.shape[2], kernel[1], layer.stride[1], left, right))
+    made = (layer.channels(source),
+            layer.repeats[0] * output_size(source.shape[1], rows, layer.stride[0], top, bottom),
+            layer.repeats[1] * output_size(source.shape[2], cols, layer.stride[1], left, right))
     if target.shape != made:
         yield f"output is {target.shape}, its layer makes {made}"
 
@@ -206,10 +163,7 @@ def _first_stage_problems(stage: Requantize, channels: int, bits: int) -> Iterat
 
 
 def _makes_signs(layer: Layer, source: Tensor) -> bool:
-    """Whether a layer's output is proven to be -1 and +1: ``2 * sum + 1`` clipped, or the maximum of such values."""
-    stage, scale = layer.requantize, layer.requantize.multiplier / np.exp2(layer.requantize.shift)
-    if not all(op.keeps_values for op in layer.epilogue) or (stage.low, stage.high) != (-1, 1):
-        return False
-    if isinstance(layer, Pool) and layer.maximum and source.signs:
-        return stage.zero_point == 0 and bool((scale == 1).all()) and not stage.bias.any()
-    return stage.zero_point == 1 and bool((scale == 2).all())
+    """Whether a layer's output is proven to be -1 and +1."""
+    stage = layer.requantize
+    return (all(op.keeps_values for op in layer.epilogue) and (stage.low, stage.high) == (-1, 1)
+            and layer.makes_signs(source))

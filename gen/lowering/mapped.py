@@ -8,7 +8,7 @@ from typing import ClassVar, Protocol
 
 from cores.arch.isa import Opcode, Queue
 from cores.config import NpuConfig
-from gen.ir.graph import Layer, pad_value
+from gen.ir.graph import Layer
 from gen.ir.tensor import Requantize, Tensor
 from gen.lowering.buffer_allocation import Chunk
 from gen.lowering.emitter import Emitter
@@ -78,14 +78,24 @@ class MappedLayer(ABC):
         return self.layer.input
 
     @property
+    def operands(self) -> tuple[str, ...]:
+        """All that its sums are made of, that tensor first."""
+        return self.input, *self.layer.operands[1:]
+
+    @property
+    def padding(self) -> int:
+        """What lies around its input."""
+        return self.layer.padding(self.source.zero_point)
+
+    @property
     def others(self) -> tuple[str, ...]:
-        """The tensors that are read from memory beside that one."""
+        """The tensors that are read from memory beside those, as side data."""
         return self.layer.others
 
     @property
     def macs(self) -> int:
         """Multiplications of the dense layer."""
-        return 0
+        return self.layer.macs(self.target)
 
     @property
     def useful_macs(self) -> int:
@@ -122,7 +132,7 @@ class MappedLayer(ABC):
         pixels = geometry.input_size[0] * geometry.input_size[1]
         self.set_load(emitter, geometry, window, dict(
             cols=window.data_cols, row_pitch=row_pitch, block_pitch=pixels, pad_left=window.pad_left,
-            pad_right=window.pad_right, pad_value=pad_value(self.layer, self.source), stride=geometry.load_stride,
+            pad_right=window.pad_right, pad_value=self.padding, stride=geometry.load_stride,
             buf_row_pitch=window.row_pitch, buf_block_pitch=window.entries))
         return emitter.emit(
             Opcode.LOAD_ACT, after=after, offset=place.offset + blocks.start * pixels + start,

@@ -141,7 +141,8 @@ def _lifetimes(mapped: MappedGraph) -> dict[str, Lifetime]:
 
     for number, step in enumerate(mapped.steps):
         for layer in step.layers:
-            needed(layer.input, number)
+            for name in layer.operands:
+                needed(name, number)
             for name in layer.others:
                 needed(name, number + 1)
             needed(layer.layer.output, number)

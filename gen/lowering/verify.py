@@ -39,7 +39,7 @@ def verify_mapped(mapped: MappedGraph) -> None:
         for layer in step.layers:
             name, output = layer.layer.name, layer.layer.output
             _require(known.get(output) == name, f"layer {name} is not in the graph")
-            for tensor in (layer.input, *layer.others):
+            for tensor in (*layer.operands, *layer.others):
                 _require(written.all_of(tensor), f"layer {name} reads {tensor} before it is written")
             _require(not written.any_of(output), f"layer {name} writes {output} again")
             _require(layer.target == unscaled(layer.layer, tensors[output]),

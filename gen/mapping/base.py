@@ -5,7 +5,7 @@ from collections.abc import Mapping as Table
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Protocol, Self, TypeVar
+from typing import Any, ClassVar, Generic, Protocol, Self, TypeVar
 
 from cores.config import NpuConfig
 from gen.ir.graph import Graph, Layer, unscaled
@@ -28,6 +28,9 @@ class _Facts(Protocol):
 
 
 _F = TypeVar("_F", bound=_Facts)
+#: Contexts are only read, so one of a kind of layer is one of any layer.
+_L = TypeVar("_L", bound=Layer, covariant=True)
+_T = TypeVar("_T", bound=Layer)
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,7 +43,7 @@ class MappingContext:
     _known: dict[type, _Facts] = field(default_factory=dict)
 
     @cached_property
-    def reads(self) -> Table[str, Range]:
+    def reads(self) -> Table[str, tuple[Range, ...]]:
         """What each layer can read."""
         return input_ranges(self.graph)
 
@@ -50,22 +53,22 @@ class MappingContext:
             self._known[kind] = kind.of(self)
         return self._known[kind]  # type: ignore[return-value]
 
-    def context(self, layer: Layer, *, map_out: bool = False) -> "LayerContext":
+    def context(self, layer: _T, *, map_out: bool = False) -> "LayerContext[_T]":
         return LayerContext(self, layer, self.graph.tensors[layer.input],
-                    unscaled(layer, self.graph.tensors[layer.output]), self.reads[layer.name], map_out)
+                            unscaled(layer, self.graph.tensors[layer.output]), self.reads[layer.name], map_out)
 
 
 @dataclass(frozen=True, eq=False)
-class LayerContext:
+class LayerContext(Generic[_L]):
     """A layer to be mapped, and where it stands."""
 
     whole: MappingContext
-    layer: Layer
+    layer: _L
     source: Tensor
     #: What is made, before it is upsampled.
     target: Tensor
-    #: What the layer can read; None for any int8.
-    inputs: Range | None
+    #: What the layer can read.
+    operands: tuple[Range, ...]
     #: It writes a map of signs.
     map_out: bool
 
@@ -78,25 +81,28 @@ class LayerContext:
         return self.whole.options
 
     @cached_property
-    def fitted(self) -> Layer:
+    def fitted(self) -> _L:
         """The layer, proven to fit the accumulators. Raises LayerError."""
-        return fit_sums(self.layer, self.config, self.inputs)
+        return fit_sums(self.layer, self.config, self.operands)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Mapping(MappedLayer):
     """A way to compute a layer: its tiling, its packed weights and what is emitted for it."""
 
+    #: The kind of layers that this way is for.
+    takes: ClassVar[type[Layer]]
+
     @classmethod
     @abstractmethod
-    def propose(cls, context: LayerContext) -> "Mapping | None":
-        """The layer of a context in this way; None if this way is not for it.
+    def propose(cls, context: LayerContext[Any]) -> "Mapping | None":
+        """The layer of a context, one of those that it ``takes``, in this way; None if this way is not for it.
 
         Raises LayerError if this way applies but no tiling fits the configuration.
         """
 
     @classmethod
-    def at(cls, context: LayerContext, plan: Plan, **more: Any) -> Self:
+    def at(cls, context: LayerContext[Layer], plan: Plan, **more: Any) -> Self:
         """The layer of a context, as it fits the accumulators, tiled like this; ``more``: fields that differ or new."""
         fields = {"layer": context.fitted, "source": context.source, "target": context.target, "config": context.config,
                   "requantize": context.fitted.requantize, "plan": plan}

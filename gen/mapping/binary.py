@@ -16,7 +16,8 @@ from cores.arch.numerics import MAP_PIXELS, MIN_SHIFT, MULTIPLIER_BITS
 from cores.config import NpuConfig
 from gen.ir.channel_padding import padding_values
 from gen.ir.errors import CompileError
-from gen.ir.graph import Conv, Graph, is_binary, pad_value, unscaled
+from gen.ir.graph import Conv, Graph, unscaled
+from gen.ir.layers.conv import is_binary
 from gen.ir.queries import count_readers, only_signs
 from gen.ir.tensor import Requantize
 from gen.lowering.emitter import Emitter
@@ -78,8 +79,8 @@ def _choose(graph: Graph, config: NpuConfig,
     makers = {layer.output: layer for layer in graph.layers}
     readers = count_readers(graph)
     layers: dict[str, _OnUnit] = {}
-    for layer in graph.layers:
-        if not isinstance(layer, Conv) or layer.name in refused or not is_binary(layer, graph.tensors[layer.input]):
+    for layer in graph.of(Conv):
+        if layer.name in refused or not is_binary(layer, graph.tensors[layer.input]):
             continue
         maker = makers[layer.input]
         # Signs of an int8 tensor as it is are taken from there.
@@ -138,7 +139,7 @@ def _source(layer: Conv, tensor: str, beyond: int, config: NpuConfig) -> SignSou
 
 def _on_unit(graph: Graph, layer: Conv, source: SignSource, config: NpuConfig) -> _OnUnit | None:
     """The layer as it requantises on the unit; None if the unit cannot run it, or gains nothing."""
-    padding = pad_value(layer, graph.tensors[layer.input])
+    padding = layer.padding(graph.tensors[layer.input].zero_point)
     padded = any(layer.pads)
     partial = source.channels % config.ic_lanes
     if source.int8_blocks == 1:
@@ -200,7 +201,7 @@ class BinaryMapping(ConvMapping):
         return "binary"
 
     @classmethod
-    def propose(cls, context: LayerContext) -> "BinaryMapping | None":
+    def propose(cls, context: LayerContext[Conv]) -> "BinaryMapping | None":
         return context.whole.analysis(BinaryLayers).mapped.get(context.layer.name)
 
     @property
@@ -239,7 +240,7 @@ class BinaryMapping(ConvMapping):
         """Input blocks that one load brings."""
         signs, config, columns = self.signs, self.config, Columns.of(geometry, window, blocks.start)
         pair = signs.is_pair(blocks.start)
-        padding = pad_value(self.layer, self.source) if any(self.layer.pads) else None
+        padding = self.padding if any(self.layer.pads) else None
         low, high = signs.int8_range(blocks)
         row_beats = place.row_beats
         # Of a layer that is one long row (`Geometry.of`) the tensor's rows follow each other without a gap.

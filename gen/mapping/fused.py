@@ -5,22 +5,22 @@ windows and stored to the input buffer as one long row a block, which is what th
 does, the next unit's blocks are made one by one between its COMPUTEs, so that their stores run beside it.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import pairwise
 
 from cores.config import NpuConfig
-from gen.ir.graph import Conv, Graph, Layer
+from gen.ir.graph import Conv, Graph
 from gen.ir.queries import count_readers
 from gen.lowering.mapped import MappedLayer, PlacedLayer
 from gen.lowering.placed import in_buffer
 from gen.lowering.steps import MappedGraph, Step
 from gen.lowering.tiles import Tiles
 from gen.mapping.pack import is_narrow
-from gen.mapping.plain import PlainMapping
+from gen.mapping.plain import ConvMapping, PlainMapping
 from gen.mapping.trial import Trial
 from gen.mapping.windows import WindowGeometry, WindowMapping, WindowWeights
-from gen.memory.input_buffer import InputBuffer
 from gen.memory.placement import Strips
 from gen.memory.region import Lifetime
 from gen.options import CompileOptions
@@ -89,15 +89,15 @@ class FusedPlan:
         return [(made + number, end) for number, end in enumerate((*ends, blocks))]
 
 
-def fusable(graph: Graph, first: Layer, second: Layer) -> bool:
+def fusable(graph: Graph, first: Conv, second: Conv) -> bool:
     """Whether ``second`` is a pointwise layer that alone reads what the depthwise one before it makes."""
-    if not (isinstance(first, Conv) and first.depthwise and store_cycles(first) == 1):
+    if not (first.depthwise and store_cycles(first) == 1):
         return False
     if not first.repeats == second.repeats == (1, 1):
         return False
     if first.weights.shape[2:] == (1, 1):
         return False
-    if not (isinstance(second, Conv) and not second.depthwise and second.input == first.output):
+    if second.depthwise or second.input != first.output:
         return False
     if second.weights.shape[2:] != (1, 1) or tuple(second.stride) != (1, 1) or any(second.pads):
         return False
@@ -149,7 +149,8 @@ def fuse(mapped: MappedGraph, options: CompileOptions) -> MappedGraph:
     trial, buffer = Trial(mapped), in_buffer(mapped)
     steps: list[Step] = list(mapped.steps)
     for number, (first, second) in enumerate(pairwise(mapped.steps)):
-        pairs = _pairs(first.layers[0], second.layers[0], mapped, _Room(buffer, Lifetime(number, number + 1)))
+        room = partial(buffer.room, Lifetime(number, number + 1))
+        pairs = _pairs(first.layers[0], second.layers[0], mapped, room)
         if not pairs:
             continue
         # By themselves, to see whether any is good; then with their neighbours, whose waiting they decide.
@@ -169,26 +170,15 @@ def fuse(mapped: MappedGraph, options: CompileOptions) -> MappedGraph:
     return replace(mapped, steps=steps)
 
 
-@dataclass(frozen=True, eq=False)
-class _Room:
-    """The input buffer while a pair runs."""
-
-    buffer: InputBuffer
-    steps: Lifetime
-
-    def beside(self, strips: Strips) -> int:
-        """Entries for what the pair loads."""
-        return self.buffer.keeping("", strips, self.steps).room(self.steps)
-
-
-def _pairs(first: MappedLayer, second: MappedLayer, mapped: MappedGraph, room: _Room) -> list[FusedPair]:
-    """The ways to fuse two layers that are worth a trial."""
-    if not isinstance(second, PlainMapping) or not fusable(mapped.graph, first.layer, second.layer):
+def _pairs(first: MappedLayer, second: MappedLayer, mapped: MappedGraph,
+           room: Callable[[Strips], int]) -> list[FusedPair]:
+    """With ``room`` beside strips for what is loaded, the ways to fuse two layers that are worth a trial."""
+    if not (isinstance(first, ConvMapping) and isinstance(second, PlainMapping)
+            and fusable(mapped.graph, first.layer, second.layer)):
         return []
     if {first.layer.output, second.layer.output} & mapped.maps:
         return []
     layer, config = first.layer, first.config
-    assert isinstance(layer, Conv)
     geometry = WindowGeometry.fitting(layer, first.source, first.target, config)
     if geometry is None:
         return []
@@ -314,13 +304,13 @@ def _estimate(costs: _Costs, tiles: Sequence[Window], parts: Sequence[Sequence[W
     return cycles, beats, chunk
 
 
-def _plans(costs: _Costs, room: _Room) -> list[FusedPlan]:
+def _plans(costs: _Costs, room: Callable[[Strips], int]) -> list[FusedPlan]:
     """The best tilings of a depthwise layer in windows and the pointwise one after it, by the cycles reckoned."""
     plans = []
     for form, tiles, parts, units in _tilings(costs):
         strips = Strips(costs.blocks, tuple(unit.x for unit in units), costs.pointwise.output_size[1],
                         min(2, len(units)), costs.config.banks)
-        estimate = _estimate(costs, tiles, parts, units, room.beside(strips))
+        estimate = _estimate(costs, tiles, parts, units, room(strips))
         if estimate is not None:
             cycles, beats, chunk = estimate
             plans.append(FusedPlan(Plan(form, tuple(tiles), chunk, False, False, 0, 0),

@@ -11,7 +11,7 @@ import numpy as np
 
 from cores.arch.isa import LAYOUTS, Opcode, Queue, largest_field
 from cores.config import NpuConfig
-from gen.ir.graph import Conv, Graph, pad_value
+from gen.ir.graph import Conv, Graph
 from gen.ir.queries import count_readers
 from gen.ir.tensor import Tensor
 from gen.lowering.emitter import Emitter
@@ -146,17 +146,15 @@ class GatherMapping(ConvMapping):
         return "gathered"
 
     @classmethod
-    def propose(cls, context: LayerContext) -> "GatherMapping | None":
+    def propose(cls, context: LayerContext[Conv]) -> "GatherMapping | None":
         layer, config = context.layer, context.config
-        if (not isinstance(layer, Conv) or not layer.is_exact or context.map_out or context.options.gather != "auto"
+        if (not layer.is_exact or context.map_out or context.options.gather != "auto"
                 or not is_gatherable(layer, context.whole.graph)):
             return None
         geometry = GatherGeometry.fitting(layer, context.source, context.target, config)
         if geometry is None:
             return None
-        fitted = context.fitted
-        assert isinstance(fitted, Conv)
-        form = _gathered(fitted)
+        form = _gathered(context.fitted)
         tiles = passes_of(form, config)
         blocks = geometry.input_blocks(context.source.shape[0], config)
         plan = plan_conv(layer.name, ConvCost(form, tiles, geometry, config, input_blocks=blocks))
@@ -176,7 +174,7 @@ class GatherMapping(ConvMapping):
             fields = geometry.fetch(window, piece, self.config)
             act = fields["act"]
             emitter.set_load(
-                {**fields["set"], "block_pitch": 0, "pad_value": pad_value(self.layer, self.source), "stride": 1,
+                {**fields["set"], "block_pitch": 0, "pad_value": self.padding, "stride": 1,
                  "buf_row_pitch": window.row_pitch, "buf_block_pitch": window.entries},
                 Opcode.LOAD_GATHER, fields["gather"])
             position = emitter.emit(

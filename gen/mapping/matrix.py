@@ -54,17 +54,15 @@ class MatrixMapping(ConvMapping):
         return "matrix"
 
     @classmethod
-    def propose(cls, context: LayerContext) -> "MatrixMapping | None":
+    def propose(cls, context: LayerContext[Conv]) -> "MatrixMapping | None":
         layer, config, source = context.layer, context.config, context.source
-        if (not isinstance(layer, Conv) or not layer.is_exact or source.signs or context.map_out
-                or not _covers(layer, source) or max(source.shape[1:]) <= MAX_KERNEL):
+        if (not layer.is_exact or source.signs or context.map_out or not _covers(layer, source)
+                or max(source.shape[1:]) <= MAX_KERNEL):
             return None
         blocks = -(-source.shape[0] // config.ic_lanes) * prod(source.shape[1:])
         if blocks * config.ic_lanes * len(layer.weights) > _MAX_WEIGHTS:
             return None
-        fitted = context.fitted
-        assert isinstance(fitted, Conv)
-        form = _as_channels(fitted, config)
+        form = _as_channels(context.fitted, config)
         tiles = passes_of(form, config)
         geometry = Geometry((1, 1), (1, 1), (0, 0, 0, 0), (1, 1), (1, 1), repeats=layer.repeats)
         plan = plan_conv(layer.name, ConvCost(form, tiles, geometry, config, input_blocks=blocks))

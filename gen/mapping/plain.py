@@ -39,12 +39,10 @@ __all__ = ["ConvCost", "ConvMapping", "PlainMapping", "plan_conv"]
 class ConvMapping(Mapping):
     """A convolution whose output tiles take weights in passes."""
 
+    takes = Conv
+
     layer: Conv
     tiles: Passes
-
-    @property
-    def macs(self) -> int:
-        return self.layer.weights.size * self.target.shape[1] * self.target.shape[2]
 
     @property
     def weight_beats(self) -> int:
@@ -113,11 +111,10 @@ class PlainMapping(ConvMapping):
     takes_kept = True
 
     @classmethod
-    def propose(cls, context: LayerContext) -> "PlainMapping | None":
-        if not isinstance(context.layer, Conv) or not context.layer.is_exact:
+    def propose(cls, context: LayerContext[Conv]) -> "PlainMapping | None":
+        if not context.layer.is_exact:
             return None
         layer, config = context.fitted, context.config
-        assert isinstance(layer, Conv)
         geometry = Geometry.of(layer, context.source, context.target, map_out=context.map_out)
         tiles = passes_of(layer, config)
         blocks = geometry.input_blocks(context.source.shape[0], config)

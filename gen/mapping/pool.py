@@ -43,18 +43,15 @@ class PoolMapping(Mapping):
     again.
     """
 
-    layer: Pool
-
+    takes = Pool
     takes_kept = True
 
+    layer: Pool
+
     @classmethod
-    def propose(cls, context: LayerContext) -> "PoolMapping | None":
-        if not isinstance(context.layer, Pool):
-            return None
-        layer, config = context.fitted, context.config
-        assert isinstance(layer, Pool)
-        plan = _plan(layer, context.source, context.target, config, map_out=context.map_out)
-        return cls.at(context, plan)
+    def propose(cls, context: LayerContext[Pool]) -> "PoolMapping":
+        return cls.at(context, _plan(context.fitted, context.source, context.target, context.config,
+                                     map_out=context.map_out))
 
     @property
     def mode(self) -> str:

@@ -4,7 +4,7 @@ from cores.arch.isa_features import is_supported, reserved_fields
 from cores.config import NpuConfig
 from cores.errors import Reason
 from gen.ir.errors import CompileError, LayerError, UnfitError
-from gen.ir.graph import Graph, is_broadcast
+from gen.ir.graph import Graph, Layer, is_broadcast
 from gen.lowering.steps import MappedGraph
 from gen.mapping.base import LayerContext, Mapping, MappingContext, Single
 from gen.mapping.binary import BinaryLayers, BinaryMapping
@@ -26,11 +26,14 @@ MAPPINGS: tuple[type[Mapping], ...] = (
     PoolMapping)
 
 
-def choose(context: LayerContext) -> Mapping:
+def choose(context: LayerContext[Layer]) -> Mapping:
     """The cheapest way to compute a layer. Raises LayerError if no way fits the configuration."""
     found: list[Mapping] = []
-    refusal: LayerError | None = None
+    refusal = LayerError(context.layer.name, f"no machine computes layers of the kind {context.layer.op}; leave it to "
+                                             "the processor", code="layer-kind", kind=context.layer.op)
     for kind in MAPPINGS:
+        if not isinstance(context.layer, kind.takes):
+            continue
         try:
             mapping = kind.propose(context)
         except LayerError as error:
@@ -40,7 +43,6 @@ def choose(context: LayerContext) -> Mapping:
             return mapping
         found += [] if mapping is None else [mapping]
     if not found:
-        assert refusal is not None, "there is no mapping for a layer of this kind"
         raise refusal
     return min(found, key=lambda mapping: mapping.cost)
 

@@ -41,16 +41,14 @@ class StochasticMapping(ConvMapping):
         return True
 
     @classmethod
-    def propose(cls, context: LayerContext) -> "StochasticMapping | None":
-        layer, config = context.layer, context.config
-        if not isinstance(layer, Conv) or layer.stochastic is None:
+    def propose(cls, context: LayerContext[Conv]) -> "StochasticMapping | None":
+        layer, config, form = context.layer, context.config, context.layer.stochastic
+        if form is None:
             return None
-        form = layer.stochastic
         if not config.stochastic_rows or (config.circuit, config.ic_lanes) != (form.circuit, form.fan_in):
             raise CompileError(f"layer {layer.name}: its streams are those of a unit {form.circuit.label} of "
                                f"{form.fan_in} inputs, which this machine does not have", code="needs-unit")
         fitted = context.fitted
-        assert isinstance(fitted, Conv)
         geometry = Geometry.of(fitted, context.source, context.target, map_out=context.map_out)
         tiles = row_passes(fitted, config, StepKind.STOCHASTIC)
         cost = _Cost(fitted, tiles, geometry, config,

@@ -10,7 +10,7 @@ from dataclasses import replace
 import numpy as np
 
 from cores.config import NpuConfig
-from gen.ir.graph import Conv, Graph, Layer, pad_value, unscaled
+from gen.ir.graph import Conv, Graph, Layer, unscaled
 from gen.ir.tensor import Requantize, Tensor
 from gen.mapping.gather import GatherGeometry, is_gatherable
 from gen.tiling.geometry import MAX_STRIDE
@@ -81,8 +81,8 @@ def _columns(layer: Conv, factor: int, tensors: dict[str, Tensor], names: set[st
     bias = np.full(factor * channels, -source.zero_point, np.int64)
     stage = Requantize(bias, multiplier, shift, source.zero_point, -128, 127)
     made = Conv(_unique(f"{layer.name}/columns", names), layer.input, tensor.name,
-                np.ascontiguousarray(weights.transpose(0, 2, 1)[:, :, None]), False, (1, factor), (0, left, 0, right),
-                stage, pad_value=pad_value(layer, source))
+                weights=np.ascontiguousarray(weights.transpose(0, 2, 1)[:, :, None]), stride=(1, factor),
+                pads=(0, left, 0, right), requantize=stage, pad_value=layer.padding(source.zero_point))
     return made, tensor
 
 
@@ -99,7 +99,7 @@ def _rest(layer: Conv, factor: int, source: Tensor, tensor: Tensor) -> Conv:
     parts = filled.reshape(outputs, channels, rows, taps, factor).transpose(0, 4, 1, 2, 3)
     return replace(layer, input=tensor.name, depthwise=False, stride=(layer.stride[0], layer.stride[1] // factor),
                    weights=np.ascontiguousarray(parts.reshape(outputs, factor * channels, rows, taps)),
-                   pads=(layer.pads[0], 0, layer.pads[2], 0), pad_value=pad_value(layer, source))
+                   pads=(layer.pads[0], 0, layer.pads[2], 0), pad_value=layer.padding(source.zero_point))
 
 
 def _unique(wanted: str, names: set[str]) -> str:

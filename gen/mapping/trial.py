@@ -4,7 +4,7 @@ import math
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field, replace
 
-from gen.ir.graph import Conv, Graph
+from gen.ir.graph import Graph
 from gen.ir.parts import origin
 from gen.lowering.lower import lower
 from gen.lowering.placed import PlacedGraph
@@ -35,7 +35,7 @@ class Trial:
     def _try(self, steps: Sequence[Step], limit: float) -> float | None:
         graph, layers = self.mapped.graph, [layer for step in steps for layer in step.layers]
         made = {layer.layer.output for layer in layers}
-        read = [name for layer in layers for name in (layer.input, *layer.others)]
+        read = [name for layer in layers for name in (*layer.operands, *layer.others)]
         inputs = {name: (name, ()) for name in dict.fromkeys(read) if name not in made}
         part = replace(self.mapped, graph=replace(graph, inputs=inputs, outputs={}), steps=steps)
         try:
@@ -56,13 +56,13 @@ def _likeness(steps: Sequence[Step], graph: Graph) -> Hashable:
         return tuple(number for number, (other, written) in enumerate(outputs)
                      if other == whole and channels.start < written.stop and written.start < channels.stop)
 
-    facts: list[Hashable] = [tuple((len(step.layers), getattr(step, "plan", None)) for step in steps)]
+    facts: list[Hashable] = [tuple((len(step.layers), getattr(step, "plan", None), tuple(step.kept.values()))
+                                   for step in steps)]
     for mapped in layers:
         layer = mapped.layer
-        kernel = layer.weights.shape if isinstance(layer, Conv) else tuple(layer.kernel)
         facts += [
-            mapped.source.shape, kernel, tuple(layer.stride), tuple(layer.pads),
-            tuple((type(op), op.repeats) for op in layer.epilogue), writers(mapped.input),
+            mapped.source.shape, layer.form, tuple((type(op), op.repeats) for op in layer.epilogue),
+            tuple(writers(name) for name in mapped.operands),
             tuple((graph.tensors[other].shape, writers(other)) for other in mapped.others),
             getattr(mapped, "tiles", None), mapped.mode, mapped.plan,
         ]

@@ -227,15 +227,14 @@ class WindowMapping(ConvMapping):
         return [part for window in self.plan.windows for part in geometry.parts(window, self.config)]
 
     @classmethod
-    def propose(cls, context: LayerContext) -> "WindowMapping | None":
+    def propose(cls, context: LayerContext[Conv]) -> "WindowMapping | None":
         layer, config = context.layer, context.config
-        if not isinstance(layer, Conv) or not layer.depthwise or context.options.depthwise != "auto":
+        if not layer.depthwise or context.options.depthwise != "auto":
             return None
         geometry = WindowGeometry.fitting(layer, context.source, context.target, config, map_out=context.map_out)
         if geometry is None:
             return None
         fitted = context.fitted
-        assert isinstance(fitted, Conv)
         taps = WindowWeights(fitted, geometry, config)
         return cls.at(context, _plan(fitted, geometry, taps, config), tiles=taps.tiles, taps=taps)
 

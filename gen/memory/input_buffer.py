@@ -23,11 +23,11 @@ class InputBuffer:
         self.places = {name: BufferPlacement(depth - ends[name] - strips.entries, strips)
                        for name, (strips, _) in kept.items()}
 
-    def keeping(self, name: str, strips: Strips, life: Lifetime) -> "InputBuffer":
-        """With one more."""
-        return InputBuffer(self._depth, {**self.kept, name: (strips, life)})
-
-    def room(self, life: Lifetime) -> int:
-        """Entries for what is loaded in the steps ``life``; below 0 where what is kept has no room."""
+    def room(self, life: Lifetime, beside: Strips | None = None) -> int:
+        """Entries for what is loaded in the steps ``life``; below 0 where what is kept has no room. ``beside``: a
+        tensor that would be kept meanwhile, too.
+        """
+        if beside is not None:
+            return InputBuffer(self._depth, {**self.kept, "": (beside, life)}).room(life)
         return min((self.places[name].offset for name, (_, other) in self.kept.items() if other.meets(life)),
                    default=self._depth)

@@ -6,7 +6,9 @@ import numpy as np
 
 from cores.arch.numerics import FIRST_BITS, MIN_SHIFT, MULTIPLIER_BITS
 from gen.ir.graph import Conv, Pool
-from gen.ir.ranges import Range, product_range, window_range
+from gen.ir.layers.conv import product_range
+from gen.ir.layers.pool import window_range
+from gen.ir.ranges import Range
 from gen.ir.tensor import Requantize, Tensor
 from gen.onnx.builder import GraphBuilder, Result
 from gen.onnx.values import Pending, Quantisation, Real

@@ -7,7 +7,6 @@ from cores.errors import Reason
 from gen.ir.errors import CompileError, UnfitError
 from gen.ir.graph import Graph, Layer
 from gen.ir.parts import origin
-from gen.ir.queries import read_by
 from gen.onnx.model import PRODUCTS, Model
 
 __all__ = ["UnfitNodesError"]
@@ -43,7 +42,7 @@ class _Nodes:
         self._readers: dict[str, list[Layer]] = defaultdict(list)
         self._writers: dict[str, list[Layer]] = defaultdict(list)
         for layer in graph.layers:
-            for name in read_by(layer):
+            for name in layer.reads:
                 self._readers[self._whole(name)].append(layer)
             self._writers[self._whole(layer.output)].append(layer)
 
@@ -72,7 +71,7 @@ class _Nodes:
         """The nodes of a layer that read a tensor: what is added is not read by a product."""
         if layer.input == name:
             return self._near([layer], self._after)
-        nodes = self._of(layer) if name in read_by(layer) else []
+        nodes = self._of(layer) if name in layer.reads else []
         return [node for node in nodes if self._ops[node] not in PRODUCTS] or nodes
 
     def _of(self, layer: Layer) -> list[str]:
@@ -96,4 +95,4 @@ class _Nodes:
         return self._readers[self._whole(layer.output)]
 
     def _before(self, layer: Layer) -> list[Layer]:
-        return [writer for name in read_by(layer) for writer in self._writers[self._whole(name)]]
+        return [writer for name in layer.reads for writer in self._writers[self._whole(name)]]

@@ -8,9 +8,9 @@ import numpy as np
 from cores.errors import Reason
 from gen.ir.epilogue.add import Add
 from gen.ir.errors import LayerError, UnfitError
-from gen.ir.graph import Conv, Graph, Layer, Pool
+from gen.ir.graph import Conv, Graph, Layer
 from gen.ir.parts import wholes
-from gen.ir.queries import read_by, used_tensors
+from gen.ir.queries import used_tensors
 from gen.ir.tensor import Part, Requantize, Tensor
 from sim.golden import quantize_multiplier, quantize_residual
 
@@ -139,17 +139,17 @@ def _put_together(edit: _Edit, group: list[tuple[Part, str]], number: int, tn: i
 def _copy_of(edit: _Edit, name: str) -> int | None:
     """The layer that a mover can do the work of: one that copies to a tensor that nothing else reads."""
     graph, tensor = edit.graph, edit.tensors[name]
-    read = {name for layer in graph.layers for name in read_by(layer)} | {name for name, _ in graph.outputs.values()}
+    read = {name for layer in graph.layers for name in layer.reads} | {name for name, _ in graph.outputs.values()}
     if name in read or any(other.part and other.part.whole == name for other in graph.tensors.values()):
         return None
     number = next(number for number, layer in enumerate(graph.layers) if layer.output == name)
     layer = graph.layers[number]
     stage = layer.requantize
-    if not isinstance(layer, Pool) or layer.maximum or any(layer.pads) or layer.epilogue:
+    if not layer.copies or layer.epilogue:
         return None
     # Channels beside its own have sums of zero, which must stay the tensor's zero.
     fits = stage.zero_point == tensor.zero_point and stage.low <= stage.zero_point <= stage.high
-    return number if fits and layer.kernel == layer.stride == (1, 1) else None
+    return number if fits else None
 
 
 # -- parts that are read ---------------------------------------------------------------------------------------------
@@ -159,7 +159,7 @@ def _pick(graph: Graph, tn: int) -> Graph:
     """Parts that begin within a block, of those that are only read, are picked out in front of their first reader."""
     edit, tensors = _Edit.of(graph), graph.tensors
     made = {name for layer in graph.layers for name in (layer.output, *wholes(tensors, layer.output))}
-    readers = [read_by(layer) for layer in graph.layers]
+    readers = [layer.reads for layer in graph.layers]
     readers.append(tuple(tensor for tensor, _ in graph.outputs.values()))
     for number, names in enumerate(readers):
         for name in names:
@@ -212,5 +212,4 @@ def _mover(edit: _Edit, source: str, output: str, start: int, stage: Requantize 
         middle = replace(target, name=f"{output}/middle", onnx_name="", part=None)
         epilogue = Add(middle=middle, other=others, multiplier_a=one, multiplier_b=one, constant=-2 * point * one,
                        shift=exponent, zero_point=point, low=-128, high=127),
-    return Conv(edit.name(f"{output}/moved"), source, output, weights, False, (1, 1), (0, 0, 0, 0), own,
-                epilogue=epilogue)
+    return Conv(edit.name(f"{output}/moved"), source, output, weights=weights, requantize=own, epilogue=epilogue)

@@ -4,8 +4,8 @@ from dataclasses import replace
 
 from gen.ir.epilogue.base import StoreOp
 from gen.ir.epilogue.chain import appended
-from gen.ir.graph import Conv, Graph, Layer
-from gen.ir.queries import copies, count_readers, used_tensors
+from gen.ir.graph import Graph, Layer
+from gen.ir.queries import count_readers, used_tensors
 from gen.ir.tensor import Requantize, Tensor
 
 __all__ = ["fuse_copies"]
@@ -29,7 +29,7 @@ def _merged(graph: Graph, maker: Layer, copy: Layer) -> Layer | None:
 
     Windows would be pooled again for each copy of a row.
     """
-    if copy.repeats != (1, 1) and not isinstance(maker, Conv) and maker.kernel != (1, 1):
+    if copy.repeats != (1, 1) and not maker.keeps_sums and maker.kernel != (1, 1):
         return None
     stages = _first_stages(maker, copy)
     if stages is None:
@@ -56,7 +56,7 @@ def fuse_copies(graph: Graph) -> Graph:
     for layer in graph.layers:
         made = next((i for i, earlier in enumerate(layers) if earlier.output == layer.input), None)
         merged = None
-        if (made is not None and readers[layer.input] == 1 and copies(layer) and not layer.others
+        if (made is not None and readers[layer.input] == 1 and layer.copies and not layer.others
                 and not graph.tensors[layer.output].signs):
             merged = _merged(graph, layers[made], layer)
         if made is None or merged is None:

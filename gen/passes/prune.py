@@ -6,7 +6,8 @@ from dataclasses import replace
 import numpy as np
 
 from cores.config import NpuConfig
-from gen.ir.graph import Conv, Graph, Layer, is_binary
+from gen.ir.graph import Conv, Graph
+from gen.ir.layers.conv import is_binary
 from gen.ir.parts import origin
 
 __all__ = ["groups_of", "prune", "prune_weights", "rounded_density"]
@@ -73,8 +74,8 @@ def prune(graph: Graph, config: NpuConfig, density: float | Mapping[str, float],
         density = dict.fromkeys((layer.name for layer in graph.layers), density)
     entrances = {tensor for name, (tensor, _) in graph.inputs.items() if name not in made_before}
 
-    def pruned(layer: Layer) -> Layer:
-        if not isinstance(layer, Conv) or layer.name not in density or layer.depthwise:
+    def pruned(layer: Conv) -> Conv:
+        if layer.name not in density or layer.depthwise:
             return layer
         if origin(graph.tensors, layer.input)[0] in entrances:
             return layer
@@ -86,4 +87,4 @@ def prune(graph: Graph, config: NpuConfig, density: float | Mapping[str, float],
         bias = layer.requantize.bias + graph.tensors[layer.input].zero_point * removed
         return replace(layer, weights=weights, requantize=replace(layer.requantize, bias=bias))
 
-    return replace(graph, layers=tuple(pruned(layer) for layer in graph.layers))
+    return graph.changed(Conv, pruned)

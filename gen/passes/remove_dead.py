@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from gen.ir.graph import Graph
 from gen.ir.parts import Present
-from gen.ir.queries import read_by, used_tensors
+from gen.ir.queries import used_tensors
 
 __all__ = ["remove_dead"]
 
@@ -18,7 +18,7 @@ def remove_dead(graph: Graph) -> Graph:
     for layer in reversed(graph.layers):
         if wanted.any_of(layer.output):
             layers.append(layer)
-            for name in read_by(layer):
+            for name in layer.reads:
                 wanted.add(name)
     if len(layers) == len(graph.layers):
         return graph

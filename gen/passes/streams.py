@@ -8,7 +8,8 @@ import numpy as np
 from cores.config import NpuConfig
 from gen.ir.channel_padding import padding_values
 from gen.ir.errors import CompileError
-from gen.ir.graph import Conv, Graph, Layer, Stochastic, is_binary, pad_value
+from gen.ir.graph import Conv, Graph, Layer
+from gen.ir.layers.conv import Stochastic, is_binary
 from gen.ir.parts import origin
 from sim.stochastic.streams import Streams
 
@@ -46,13 +47,11 @@ def stream_layers(graph: Graph, config: NpuConfig, choice: StreamChoice | None) 
             if name in reasons and reasons[name] != _READS_AN_INPUT:
                 raise CompileError(f"layer {name}: cannot be computed by streams: {reasons[name]}", code="no-streams")
 
-    def given(layer: Layer) -> Layer:
-        if layer.name not in streams:
-            return layer
-        assert isinstance(layer, Conv)
-        return replace(layer, stochastic=Stochastic(config.circuit, streams[layer.name], config.ic_lanes))
+    def given(layer: Conv) -> Conv:
+        form = layer.name in streams and Stochastic(config.circuit, streams[layer.name], config.ic_lanes)
+        return replace(layer, stochastic=form) if form else layer
 
-    return replace(graph, layers=tuple(map(given, graph.layers)))
+    return graph.changed(Conv, given)
 
 
 def exact_layers(graph: Graph, config: NpuConfig) -> dict[str, str]:
@@ -73,7 +72,7 @@ def _problem(graph: Graph, layer: Layer, config: NpuConfig, beyond: Mapping[str,
     """Why a layer cannot be computed by streams."""
     source = graph.tensors[layer.input]
     if not isinstance(layer, Conv):
-        return "it is a pool"
+        return f"it is a {layer.op}"
     if layer.depthwise:
         return "it is depthwise: its sums are of a single channel"
     if _moves(layer):
@@ -82,7 +81,7 @@ def _problem(graph: Graph, layer: Layer, config: NpuConfig, beyond: Mapping[str,
         return "it is in the narrow Winograd form"
     if source.signs or is_binary(layer, source):
         return "it multiplies signs"
-    if source.zero_point or pad_value(layer, source):
+    if source.zero_point or layer.padding(source.zero_point):
         return (f"its input {layer.input} has the zero point {source.zero_point}, and streams stand for numbers around "
                 "0 (`quantize --symmetric`)")
     if int(layer.weights.min()) < -128 or int(layer.weights.max()) > 127:
@@ -111,13 +110,12 @@ def of_segment(graph: Graph, config: NpuConfig, choice: StreamChoice | None) -> 
 
 def require_streams(name: str, graphs: Sequence[Graph], choice: StreamChoice | None) -> None:
     """Raises CompileError if none of the segments of model ``name`` has what its choice asks for."""
-    layers = [layer for graph in graphs for layer in graph.layers]
     if isinstance(choice, Streams):
-        if not any(isinstance(layer, Conv) and layer.stochastic for layer in layers):
+        if not any(layer.stochastic for graph in graphs for layer in graph.of(Conv)):
             raise CompileError(f"model {name}: no layer can be computed by streams, but those that read what a segment "
                                "begins with; name them to have them in streams", code="no-streams")
         return
-    for missing in sorted((choice or {}).keys() - {layer.name for layer in layers}):
+    for missing in sorted((choice or {}).keys() - {layer.name for graph in graphs for layer in graph.layers}):
         raise _absent(name, missing)
 
 
@@ -128,10 +126,9 @@ def _absent(model: str, layer: str) -> CompileError:
 
 def shorten_streams(graph: Graph, shift: int) -> Graph:
     """What a machine computes when register ``stream_shift`` has ``shift``."""
-    def shorter(layer: Layer) -> Layer:
-        if not isinstance(layer, Conv) or layer.stochastic is None:
-            return layer
+    def shorter(layer: Conv) -> Conv:
         form = layer.stochastic
-        return replace(layer, stochastic=replace(form, streams=form.streams.shortened(shift)))
+        return layer if form is None else replace(
+            layer, stochastic=replace(form, streams=form.streams.shortened(shift)))
 
-    return replace(graph, layers=tuple(map(shorter, graph.layers))) if shift else graph
+    return graph.changed(Conv, shorter) if shift else graph

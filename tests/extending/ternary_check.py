@@ -25,7 +25,7 @@ def ternary_layers(rng: np.random.Generator) -> Graph:
         count = sizes[target][0]
         stage = Requantize(rng.integers(-500, 500, count), np.full(count, 1 << 16), np.full(count, 20), 3, -128, 127)
         weights = rng.integers(-1, 2, (count, sizes[source][0], kernel, kernel)).astype(np.int16)
-        layers.append(Conv(f"to {target}", source, target, weights, False, (1, 1), (kernel // 2,) * 4, stage))
+        layers.append(Conv(f"to {target}", source, target, weights=weights, pads=(kernel // 2,) * 4, requantize=stage))
     return Graph("ternary", tensors, layers, {"x": ("x", ())}, {"z": ("z", ())})
 
 

@@ -10,7 +10,8 @@ from cores.config import NpuConfig
 from gen.bench.binary import BinaryLayer, bireal_graph, layer_graph
 from gen.ir.epilogue.add import Add
 from gen.ir.errors import GraphError
-from gen.ir.graph import Conv, Graph, is_binary
+from gen.ir.graph import Conv, Graph
+from gen.ir.layers.conv import is_binary
 from gen.ir.reference import host_output
 from gen.ir.reference import run as run_reference
 from gen.ir.tensor import Requantize, Tensor
@@ -74,7 +75,7 @@ def test_sums(channels: int, padding: int | None, unit_rows: int, rng: np.random
     assert isinstance(conv, Conv) and is_binary(conv, graph.tensors[conv.input])
     size = 6 if padding is not None else 4
     tensors = {**graph.tensors, "y": Tensor("y", (19, size, size), 1.0, 0)}
-    layer = Conv("y", conv.input, "y", weights, False, (1, 1), pads, stage, pad_value=padding)
+    layer = Conv("y", conv.input, "y", weights=weights, pads=pads, requantize=stage, pad_value=padding)
     graph = Graph("sums", tensors, (signs, layer), {"input": ("input", ())}, {"output": ("y", ())})
     verify(graph)
     chosen = BinaryLayers.of(MappingContext(graph, config, CompileOptions()))
@@ -132,7 +133,7 @@ def test_entries_that_are_not_full(config: NpuConfig, stride: int, rng: np.rando
     rows, width = (cols - 3) // stride + 1, (cols - 5) // stride + 1
     weights = rng.choice(np.array([-1, 1], np.int16), (16, channels, 3, 5))
     stage = Requantize(np.zeros(16, np.int64), np.full(16, 1 << 14), np.full(16, 16), 0, -128, 127)
-    layer = Conv("y", conv.input, "y", weights, False, (stride, stride), (0,) * 4, stage)
+    layer = Conv("y", conv.input, "y", weights=weights, stride=(stride, stride), requantize=stage)
     tensors = {**graph.tensors, "y": Tensor("y", (16, rows, width), 1.0, 0)}
     graph = Graph("part", tensors, (signs, layer), {"input": ("input", ())}, {"output": ("y", ())})
     program, _ = compile_kept(graph, config)

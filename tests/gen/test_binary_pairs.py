@@ -40,21 +40,20 @@ def pair_graph(rng: np.random.Generator, channels: int, kernel: tuple[int, int],
 
     as_it_is = replace(stage(channels, 0, signs=True), bias=np.zeros(channels, np.int64))
     layers: list[Conv | Pool] = [
-        Pool("signs", "input", "signs", False, (1, 1), (1, 1), (0,) * 4, 0, as_it_is)]
+        Pool("signs", "input", "signs", maximum=False, pad_value=0, requantize=as_it_is)]
     source = "signs"
     if chain:
         tensors["map"] = Tensor("map", (channels, *size), 1.0, 0, signs=True)
         weights = rng.choice(np.array([-1, 1], np.int16), (channels, channels, 1, 1))
-        layers.append(Conv("map", source, "map", weights, False, (1, 1), (0,) * 4,
-                           stage(channels, channels, signs=True)))
+        layers.append(Conv("map", source, "map", weights=weights, requantize=stage(channels, channels, signs=True)))
         source = "map"
     outputs = outputs or 2 * channels
     made = tuple(output_size(n, k, stride, p, p) for n, k, p in zip(size, kernel, pads[:2], strict=True))
     tensors["y"] = Tensor("y", (outputs, *made), 1.0, 0)
     weights = rng.choice(np.array([-1, 1], np.int16), (outputs, channels, *kernel))
     taps = 0 if padding == 0 else weights[0].size
-    layers.append(Conv("y", source, "y", weights, False, (stride, stride), pads, stage(outputs, taps, signs=False),
-                       pad_value=padding))
+    layers.append(Conv("y", source, "y", weights=weights, stride=(stride, stride), pads=pads,
+                       requantize=stage(outputs, taps, signs=False), pad_value=padding))
     graph = Graph("pairs", tensors, tuple(layers), {"input": ("input", ())}, {"output": ("y", ())})
     verify(graph)
     return graph

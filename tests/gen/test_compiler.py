@@ -97,8 +97,8 @@ def conv_graph(weights: np.ndarray, size: tuple[int, int], *, stride: int = 1, p
     ones = np.ones(oc, np.int64)
     out = [output_size(extent, k, stride, pad, pad) for extent, k in zip(size, kernel, strict=True)]
     tensors = {"x": Tensor("x", (channels, *size), 1.0, 3), "y": Tensor("y", (oc, *out), 1.0, -5)}
-    layer = Conv("only", "x", "y", weights.astype(np.int16), depthwise, (stride, stride), (pad,) * 4,
-                 Requantize(0 * ones, 90000 * ones, 30 * ones, -5, -128, 127))
+    layer = Conv("only", "x", "y", weights=weights.astype(np.int16), depthwise=depthwise, stride=(stride, stride),
+                 pads=(pad,) * 4, requantize=Requantize(0 * ones, 90000 * ones, 30 * ones, -5, -128, 127))
     return Graph("hand", tensors, (layer,), {"x": ("x", ())}, {"y": ("y", ())})
 
 
@@ -106,8 +106,8 @@ def pool_graph(channels: int, size: tuple[int, int], kernel: int, maximum: bool)
     ones = np.ones(channels, np.int64)
     tensors = {"x": Tensor("x", (channels, *size), 1.0, 3),
                "y": Tensor("y", (channels, size[0] - kernel + 1, size[1] - kernel + 1), 1.0, 3)}
-    layer = Pool("only", "x", "y", maximum, (kernel, kernel), (1, 1), (0, 0, 0, 0), 0,
-                 Requantize(0 * ones, 65536 * ones, 16 * ones, 3, -128, 127))
+    layer = Pool("only", "x", "y", maximum=maximum, kernel=(kernel, kernel), pad_value=0,
+                 requantize=Requantize(0 * ones, 65536 * ones, 16 * ones, 3, -128, 127))
     return Graph("hand", tensors, (layer,), {"x": ("x", ())}, {"y": ("y", ())})
 
 

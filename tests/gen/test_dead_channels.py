@@ -12,6 +12,7 @@ from onnx import numpy_helper
 
 from cores.config import NpuConfig
 from gen.check.compare import compare
+from gen.ir.ranges import input_ranges
 from gen.mapping.overflow_check import fit_sums
 from gen.onnx.importer import load_model
 from gen.onnx.read import read
@@ -56,7 +57,7 @@ def test_a_dead_channel(form: str, shift: float, size: float, rng: np.random.Gen
         (remark,) = imported.remarks
         assert remark.startswith(f"{path}: node dead: 1 channel with weights so small that no constant fits beside")
     for layer in imported.graph.layers:
-        fit_sums(layer, NpuConfig())
+        fit_sums(layer, NpuConfig(), input_ranges(imported.graph)[layer.name])
     found = compare(path, {"x": x[:6]})
     assert found.largest <= 1
     assert sum(row.differing for row in found.layers) <= sum(row.values for row in found.layers) // 200

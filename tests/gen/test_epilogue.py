@@ -63,7 +63,7 @@ def stage(channels: int = 4, *, point: int = 3) -> Requantize:
 
 
 def copy(source: str, target: str, *epilogue: StoreOp, first: Requantize | None = None) -> Pool:
-    return Pool(target, source, target, False, (1, 1), (1, 1), (0, 0, 0, 0), 0, first or stage(), epilogue=epilogue)
+    return Pool(target, source, target, maximum=False, pad_value=0, requantize=first or stage(), epilogue=epilogue)
 
 
 def graph(*layers: Pool, **shapes: tuple[int, int, int]) -> Graph:
@@ -204,7 +204,7 @@ def test_an_operation_that_only_a_test_knows(rng: Rng) -> None:
     made = graph(copy("x", "m", Absolute()), copy("m", "y"))
     verify(made)
     assert outputs(made, rng).min() >= 0
-    low, high = input_ranges(made)["y"]
+    ((low, high),) = input_ranges(made)["y"]
     assert set(low) == {0} and set(high) == {127}
     inputs = {"x": np.zeros((1, *SHAPE), np.int8)}
     values = reference.run(made, inputs, keep=True)[1]

@@ -110,7 +110,8 @@ def test_likeness_of_steps():
     graph = pair_graph(32, 32, (8, 8))
     source, target, stage = graph.tensors["x"], graph.tensors["middle"], graph.layers[0].requantize
     leaky = Leaky(middle=target, multiplier=1 << 16, negative=1 << 14, shift=16, zero_point=0, low=-128, high=127)
-    layers = [Pool(name, "x", name, True, (3, 3), (1, 1), (1, 1, 1, 1), -128, stage, epilogue=epilogue)
+    layers = [Pool(name, "x", name, maximum=True, kernel=(3, 3), pads=(1, 1, 1, 1), pad_value=-128, requantize=stage,
+                   epilogue=epilogue)
               for name, epilogue in (("plain", ()), ("leaky", (leaky,)))]
     tensors = {"x": source, **{layer.name: replace(target, name=layer.name) for layer in layers}}
     graph = Graph("pools", tensors, layers, graph.inputs, {layer.name: (layer.name, ()) for layer in layers})

@@ -39,7 +39,8 @@ def first_layer(rng: np.random.Generator, *, channels: int, size: tuple[int, int
         rng.integers(-1000, 1000, outputs), np.full(outputs, 70000), np.full(outputs, 26), 0, -128, 127)
     tensors = {"x": Tensor("x", (channels, *size), 1.0, int(rng.integers(-128, 128))),
                "y": Tensor("y", (outputs, *shape), 1.0, 0)}
-    graph = Graph("first", tensors, (Conv("first", "x", "y", weights, False, stride, pads, requantize),),
+    graph = Graph("first", tensors, (Conv("first", "x", "y", weights=weights, stride=stride, pads=pads,
+                                          requantize=requantize),),
                   {"x": ("x", ())}, {"y": ("y", ())})
     verify(graph)
     return graph
@@ -132,7 +133,7 @@ def test_what_cannot_be_gathered(rng):
     config = NpuConfig.preset(64, gather=1)
     graph = first_layer(rng, channels=3, size=(20, 20), outputs=8, kernel=(3, 3))
     copy = Requantize(np.zeros(3, int), np.full(3, 1 << 16), np.full(3, 16), 0, -128, 127)
-    pool = Pool("copy", "x", "z", True, (1, 1), (1, 1), (0, 0, 0, 0), -128, copy)
+    pool = Pool("copy", "x", "z", maximum=True, pad_value=-128, requantize=copy)
     both = dataclasses.replace(
         graph, tensors={**graph.tensors, "z": Tensor("z", (3, 20, 20), 1.0, 0)}, layers=(*graph.layers, pool))
     shown = dataclasses.replace(graph, outputs={**graph.outputs, "x": ("x", ())})

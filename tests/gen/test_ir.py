@@ -23,8 +23,8 @@ def requantize(channels: int = 4, **changes: object) -> Requantize:
     return Requantize(**{**fields, **changes})  # type: ignore[arg-type]
 
 
-CONV = Conv("conv", "x", "y", np.ones((4, 3, 3, 3), np.int16), False, (1, 1), (1, 1, 1, 1), requantize())
-POOL = Pool("pool", "y", "z", True, (2, 2), (2, 2), (0, 0, 0, 0), -128, requantize())
+CONV = Conv("conv", "x", "y", weights=np.ones((4, 3, 3, 3), np.int16), pads=(1, 1, 1, 1), requantize=requantize())
+POOL = Pool("pool", "y", "z", maximum=True, kernel=(2, 2), stride=(2, 2), pad_value=-128, requantize=requantize())
 ADD = Add(middle=Tensor("m", (4, 3, 3), 1.0, 0), other="y", multiplier_a=1 << 16, multiplier_b=1 << 16, constant=0,
           shift=16, zero_point=0, low=-128, high=127)
 LEAKY = Leaky(middle=Tensor("m", (4, 6, 6), 1.0, 0), multiplier=1 << 16, negative=1 << 13, shift=16, zero_point=0,

@@ -78,7 +78,7 @@ def test_no_streams_where_values_only_move(rng: Rng) -> None:
     stage = replace(layer.requantize, zero_point=0)
     assert isinstance(layer, Conv)
     weights = rng.integers(-128, 128, (8, 8, 8, 8)).astype(np.int16)
-    last = Conv("last", "y", "z", weights, False, (8, 8), (0, 0, 0, 0), replace(stage, multiplier=ones * 70000))
+    last = Conv("last", "y", "z", weights=weights, stride=(8, 8), requantize=replace(stage, multiplier=ones * 70000))
     tensors["z"] = replace(tensors["y"], name="z", shape=(8, 1, 6))
     graph = replace(graph, tensors=tensors, layers=(replace(layer, requantize=stage), last), outputs={"z": ("z", ())})
     config = NpuConfig.preset(16, stochastic_rows=2, stochastic_bits=4)

@@ -30,7 +30,7 @@ def chain(layers: int, rng: np.random.Generator, *, residuals: bool = False) -> 
         stage = Requantize(np.zeros(32, np.int64), np.full(32, 1 << 16), np.full(32, 24), 0, -128, 127)
         added = Add(middle=target, other=f"t{number - 2}", multiplier_a=1 << 13, multiplier_b=1 << 13, constant=0,
                     shift=14, zero_point=0, low=-128, high=127)
-        convolutions.append(Conv(target.name, f"t{number - 1}", target.name, weights, False, (1, 1), (0,) * 4, stage,
+        convolutions.append(Conv(target.name, f"t{number - 1}", target.name, weights=weights, requantize=stage,
                                  epilogue=(added,) if residuals and number > 1 else ()))
         tensors[target.name] = target
     graph = Graph("chain", tensors, tuple(convolutions), {"x": ("t0", ())}, {"y": (f"t{layers}", ())})

@@ -10,7 +10,8 @@ from onnx import helper, numpy_helper
 
 from gen.check.compare import compare
 from gen.ir import reference
-from gen.ir.graph import Graph, is_binary
+from gen.ir.graph import Conv, Graph
+from gen.ir.layers.conv import is_binary
 from gen.onnx.importer import load
 from tests.gen.qdq import Builder
 
@@ -74,7 +75,7 @@ class Signs(Builder):
 
 
 def binary_layers(graph: Graph) -> int:
-    return sum(is_binary(layer, graph.tensors[layer.input]) for layer in graph.layers)
+    return sum(is_binary(layer, graph.tensors[layer.input]) for layer in graph.of(Conv))
 
 
 def first_signs(b: Signs, channels: int, size: int) -> str:

@@ -28,8 +28,8 @@ CONFIGS = [
 def conv(weights: np.ndarray, depthwise: bool = False) -> Conv:
     channels = len(weights)
     ones = np.ones(channels, np.int64)
-    return Conv("layer", "x", "y", weights.astype(np.int16), depthwise, (1, 1), (0, 0, 0, 0),
-                Requantize(ones, ones, 16 * ones, 0, -128, 127))
+    return Conv("layer", "x", "y", weights=weights.astype(np.int16), depthwise=depthwise,
+                requantize=Requantize(ones, ones, 16 * ones, 0, -128, 127))
 
 
 def unpack(packed: PackedWeights, layer: Conv, config: NpuConfig) -> np.ndarray:

@@ -141,8 +141,9 @@ def test_copies_that_do_more_stay(rng: Rng) -> None:
     whole, end = (replace(graph.tensors[name], shape=(channels, 10, 6)) for name, channels in (("t3", 10), ("t4", 5)))
     source = replace(graph.tensors["t1"], name="source", part=None)
     first, _, last = graph.layers
-    copies = [Pool(f"copy {name}", "source", name, False, (1, 1), (1, 1), (0, 0, 0, 0), 0,
-                   replace(first.requantize, zero_point=point, low=-128, high=127), epilogue=(Upsample((2, 1)),))
+    copies = [Pool(f"copy {name}", "source", name, maximum=False, pad_value=0,
+                   requantize=replace(first.requantize, zero_point=point, low=-128, high=127),
+                   epilogue=(Upsample((2, 1)),))
               for name in parts]
     tensors = {**graph.tensors, **parts, "t3": whole, "t4": end, "source": source}
     # A bend in the last layer would have a tensor of the smaller size in the middle.

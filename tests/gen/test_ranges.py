@@ -8,6 +8,7 @@ import pytest
 from cores.config import NpuConfig
 from gen.ir.errors import CompileError
 from gen.ir.graph import Graph, Pool
+from gen.ir.layers.base import any_int8
 from gen.ir.ranges import input_ranges
 from gen.ir.tensor import Requantize, Tensor
 from gen.mapping.overflow_check import fit_sums
@@ -28,7 +29,7 @@ def test_values_are_in_range(seed):
                                  for name, value in inputs.items()}):
             values = golden_tensors(graph, tensors)
             for layer in graph.layers:
-                low, high = (end[:, None, None] for end in ranges[layer.name])
+                low, high = (end[:, None, None] for end in ranges[layer.name][0])
                 assert ((low <= values[layer.input]) & (values[layer.input] <= high)).all()
 
 
@@ -37,8 +38,8 @@ def behind_a_relu(zero_point: int) -> Graph:
     weights = np.where(np.arange(800) % 2, 127, -127).repeat(8).reshape(800, 8).T[:, :, None, None]
     plain = conv_graph(weights, (2, 3))
     ones = np.ones(800, np.int64)
-    relu = Pool("relu", "image", "x", False, (1, 1), (1, 1), (0, 0, 0, 0), 0, Requantize(
-        0 * ones, 65536 * ones, 15 * ones, zero_point, zero_point, 127))
+    relu = Pool("relu", "image", "x", maximum=False, pad_value=0,
+                requantize=Requantize(0 * ones, 65536 * ones, 15 * ones, zero_point, zero_point, 127))
     tensors = {**plain.tensors, "image": Tensor("image", (800, 2, 3), 1.0, 0),
                "x": replace(plain.tensors["x"], zero_point=zero_point)}
     return replace(plain, tensors=tensors, layers=(relu, *plain.layers), inputs={"image": ("image", ())})
@@ -48,7 +49,7 @@ def test_sums_behind_a_relu():
     """Half of int8's values need a bit less: 0..127 of two signs of weights, where -128..127 is too much."""
     config, graph = NpuConfig.preset(16, acc_width=24), behind_a_relu(0)
     with pytest.raises(CompileError, match="with --acc-width 25"):
-        fit_sums(graph.layers[1], config)
+        fit_sums(graph.layers[1], config, [any_int8(800)])
     program, graph = compile_kept(graph, config)
     run_and_compare(program, graph, 1, ("load",))
     with pytest.raises(CompileError, match="beyond acc_width=24; build and compile with --acc-width 25"):

@@ -10,7 +10,8 @@ from cores.arch.stochastic import Circuit
 from cores.config import NpuConfig
 from gen.compiler import compile_graph, prepare
 from gen.ir.errors import CompileError, GraphError
-from gen.ir.graph import Conv, Graph, Stochastic
+from gen.ir.graph import Conv, Graph
+from gen.ir.layers.conv import Stochastic
 from gen.ir.tensor import Requantize, Tensor
 from gen.ir.verify import verify
 from gen.options import CompileOptions
@@ -73,8 +74,8 @@ def chain(**changes: object) -> Graph:
     rng = np.random.default_rng(1)
     stage = Requantize(np.zeros(10, np.int64), np.full(10, 1 << 16), np.full(10, 26), 0, -128, 127)
     tensors = {name: Tensor(name, (10, 3, 3), 1.0, 0) for name in ("x", "y", "z")}
-    layers = [Conv(name, source, target, rng.integers(-100, 101, (10, 10, 1, 1)).astype(np.int16), False, (1, 1),
-                   (0, 0, 0, 0), stage) for name, source, target in (("first", "x", "y"), ("second", "y", "z"))]
+    layers = [Conv(name, source, target, weights=rng.integers(-100, 101, (10, 10, 1, 1)).astype(np.int16),
+                   requantize=stage) for name, source, target in (("first", "x", "y"), ("second", "y", "z"))]
     graph = Graph("chain", tensors, layers, {"input": ("x", ())}, {"output": ("z", ())})
     return replace(graph, **changes)
 

@@ -13,6 +13,7 @@ from gen.bench.layers import LayerBenchmark
 from gen.bench.layers import conv_graph as benchmark_graph
 from gen.ir.errors import CompileError, GraphError
 from gen.ir.graph import Conv, Graph
+from gen.ir.layers.base import any_int8
 from gen.ir.verify import verify
 from gen.mapping.overflow_check import fit_exact, fit_sums
 from gen.mapping.winograd.calibrate import calibrate
@@ -50,7 +51,7 @@ def narrow_shifts(graph: Graph, config: NpuConfig, rng: np.random.Generator) -> 
         if isinstance(layer, Conv) and has_tiles(layer):
             wanted = tuple(int(v) for v in rng.integers(0, 3, 16))
             try:
-                fit_sums(narrow_layer(layer, graph.tensors[layer.input].zero_point, wanted), config)
+                fit_sums(narrow_layer(layer, graph.tensors[layer.input].zero_point, wanted), config, ())
             except ValueError:
                 continue
             shifts[layer.name] = wanted
@@ -100,28 +101,29 @@ def test_dead_channels_and_large_scales(rng):
 
 def test_exact_parameters():
     layer = conv_graph(np.ones((2, 1, 3, 3)), (5, 5)).layers[0]
-    config = NpuConfig(winograd=2, pixel_lanes=1)
-    exact = fit_exact(replace(layer, requantize=replace(layer.requantize, bias=np.array([3, -4]))), config)
+    config, single = NpuConfig(winograd=2, pixel_lanes=1), [any_int8(1)]
+    exact = fit_exact(replace(layer, requantize=replace(layer.requantize, bias=np.array([3, -4]))), config, single)
     assert exact is not None
     assert (exact.bias.tolist(), exact.shift.tolist()) == ([12, -16], [32, 32])
     late = replace(layer, requantize=replace(layer.requantize, shift=np.array([MAX_SHIFT - 1, 30])))
-    assert fit_exact(late, config) is None
+    assert fit_exact(late, config, single) is None
     large = conv_graph(np.full((1, 2000, 3, 3), 20), (3, 3)).layers[0]
-    assert fit_sums(large, config) and fit_exact(large, config) is None
-    assert fit_exact(large, replace(config, acc_width=29)) is not None
+    operands = [any_int8(2000)]
+    assert fit_sums(large, config, operands) and fit_exact(large, config, operands) is None
+    assert fit_exact(large, replace(config, acc_width=29), operands) is not None
 
 
 def test_narrow_sums_must_fit(rng):
     """A channel that cannot matter loses its weights in both forms; one that matters is refused."""
     layer = narrow_layer(conv_graph(rng.integers(1, 128, (2, 600, 3, 3)), (4, 4)).layers[0], 0)
     with pytest.raises(CompileError, match="build and compile with --acc-width"):
-        fit_sums(layer, NpuConfig(winograd=1, acc_width=24))
+        fit_sums(layer, NpuConfig(winograd=1, acc_width=24), ())
     first = layer.requantize
     dead = replace(layer, requantize=replace(
         first, bias=np.array([1 << 30, 0]), multiplier=np.array([1, 1]), shift=np.array([43, 43])))
-    fitted = fit_sums(dead, NpuConfig(winograd=1, acc_width=32))
+    fitted = fit_sums(dead, NpuConfig(winograd=1, acc_width=32), ())
     assert fitted.weights[0].any()
-    fitted = fit_sums(dead, NpuConfig(winograd=1, acc_width=30))
+    fitted = fit_sums(dead, NpuConfig(winograd=1, acc_width=30), ())
     assert not fitted.weights[0].any() and not fitted.winograd.weights[0].any() and fitted.winograd.weights[1].any()
 
 

@@ -32,7 +32,7 @@ EDGES = {
     # simulators: `sim` is the functional one, and what is shared
     "sim.errors": "cores.arch cores.errors npudriver",
     "sim.stochastic": "cores.arch",
-    "sim.golden": "cores.arch sim.stochastic",
+    "sim.golden": "cores.arch",
     "sim.table": "cores.arch",
     "sim.store_operations": "cores.arch sim.golden sim.table",
     "sim.signs": "cores.arch npudriver",
@@ -60,7 +60,7 @@ EDGES = {
                    "sim.stochastic",
     "gen.lowering": "cores.arch cores.config cores.errors gen.ir gen.memory gen.tiling",
     "gen.mapping": "cores.arch cores.config cores.errors cores.timing gen.ir gen.lowering gen.memory gen.options "
-                   "gen.tiling sim sim.golden sim.stochastic",
+                   "gen.tiling sim sim.golden",
     "gen.compiler": "cores.arch cores.config gen.ir gen.lowering gen.mapping gen.options gen.passes gen.program",
     # models to try
     "gen.zoo": "cores.errors gen.onnx",

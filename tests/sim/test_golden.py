@@ -1,17 +1,18 @@
 """The golden layers against loops over Python integers, and the rounding rule at its corners."""
 
 from math import floor
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from cores.arch.numerics import MAX_SHIFT, MIN_SHIFT, MULTIPLIER_BITS
 from gen.ir.epilogue.add import Add
+from gen.ir.epilogue.base import StoreOp
 from gen.ir.epilogue.leaky import Leaky
 from gen.ir.epilogue.table import Table
 from gen.ir.epilogue.upsample import Upsample
-from gen.ir.tensor import Tensor
+from gen.ir.graph import Conv, Pool
+from gen.ir.tensor import Requantize, Tensor
 from sim import golden
 from sim.golden import (
     conv2d_accumulate,
@@ -178,12 +179,11 @@ def test_product(rng: Rng) -> None:
             quantize_product(scale)
 
 
-def layer(**changes: object) -> SimpleNamespace:
-    first = SimpleNamespace(bias=[10, 20], multiplier=[1, 2], shift=[12, 12], zero_point=3, low=-50, high=60)
-    fields = dict(name="l", op="pool", maximum=False, kernel=(1, 1), stride=(1, 1), pads=(1, 0, 0, 0), pad_value=9,
-                  requantize=first, winograd=None, stochastic=None, epilogue=())
-    fields |= changes
-    return SimpleNamespace(**fields, others=[name for op in fields["epilogue"] for name in op.others])
+FIRST = Requantize(np.array([10, 20]), np.array([1, 2]), np.array([12, 12]), 3, -50, 60)
+
+
+def layer(epilogue: tuple[StoreOp, ...] = ()) -> Pool:
+    return Pool("l", "x", "y", maximum=False, pads=(1, 0, 0, 0), pad_value=9, requantize=FIRST, epilogue=epilogue)
 
 
 #: What an operation is applied to, where it does not matter.
@@ -242,8 +242,7 @@ def test_upsampled_in_front_of_the_addition(rng: Rng) -> None:
 
 def test_convolution_pads_with_the_zero_point(rng: Rng) -> None:
     x = np.zeros((1, 2, 2), np.int8)
-    conv = layer(op="conv", weights=np.full((2, 1, 1, 1), 1 << 7, np.int16), depthwise=False,
-                 pad_value=None)
+    conv = Conv("l", "x", "y", weights=np.full((2, 1, 1, 1), 1 << 7, np.int16), pads=(1, 0, 0, 0), requantize=FIRST)
     y = run_layer(conv, x, zero_point=64)
     assert y[1].tolist() == [[7, 7], [3, 3], [3, 3]]
 

@@ -54,7 +54,7 @@ def test_time_model(machine, seed):
     x = Tensor("x", shape, 1.0, 0)
     times = Multiply(middle=replace(x, name="middle"), other="other", multiplier=20000, constant=0, shift=20,
                      zero_point=0, low=-128, high=127)
-    copy = Pool("copy", "x", "y", False, (1, 1), (1, 1), (0, 0, 0, 0), 0, same(x, 12), epilogue=(times,))
+    copy = Pool("copy", "x", "y", maximum=False, pad_value=0, requantize=same(x, 12), epilogue=(times,))
     for size in ((12, 1, 1), shape):
         tensors = {"x": x, "y": replace(x, name="y"), "other": replace(x, name="other", shape=size)}
         graph = Graph("product", tensors, [copy], {name: (name, ()) for name in ("x", "other")}, {"y": ("y", ())})

@@ -55,7 +55,7 @@ def test_random_layers(machine, seed):
 def test_time_model(machine, seed):
     """As near as elsewhere, and to the cycle what one more STORE_TABLE that loads takes."""
     config, cycles = machine.config, []
-    layer = Pool("copy", "x", "y", False, (1, 1), (1, 1), (0, 0, 0, 0), 0, same(X, 8))
+    layer = Pool("copy", "x", "y", maximum=False, pad_value=0, requantize=same(X, 8))
     tables = [Table(Y, np.roll(np.arange(-128, 128), turn).astype(np.int8)) for turn in (0, 5)]
     for chosen in ([(), ()], [tables[:1], ()], [tables[:1], tables[1:]]):
         names = ("x", "y", "z")

@@ -31,7 +31,7 @@ def _choose_shifts(layer: Conv, zero_point: int, tiles: np.ndarray) -> tuple[int
     rng = np.random.default_rng(0)
     if len(tiles) > _TILES:
         tiles = rng.choice(tiles, _TILES, replace=False)
-    scale = layer.requantize.multiplier / 2.0**layer.requantize.shift
+    scale = layer.requantize.scale
     exact = _products(winograd_weights(layer.weights), winograd_input(tiles))
     exact += 4 * layer.requantize.bias[:, None, None, None]
     if len(exact) > _CHANNELS:
@@ -44,8 +44,7 @@ def _choose_shifts(layer: Conv, zero_point: int, tiles: np.ndarray) -> tuple[int
         assert narrow.winograd is not None
         sums = _products(narrow.winograd.weights[some], winograd_input(tiles, shifts))
         first = narrow.requantize
-        got = (sums + first.bias[some, None, None, None]) * (first.multiplier / 2.0**first.shift)[
-            some, None, None, None]
+        got = (sums + first.bias[some, None, None, None]) * first.scale[some, None, None, None]
         return float(((got - exact[some] * (scale[some] / 4)[:, None, None, None]) ** 2).sum())
 
     best = list(SAFE_SHIFTS)
@@ -71,12 +70,10 @@ def calibrate(graph: Graph, layers: Iterable[str], inputs: Mapping[str, np.ndarr
     _, tensors = reference.run(graph, {name: array[some] for name, array in inputs.items()}, keep=True)
     assert tensors is not None
     shifts = {}
-    for layer in graph.layers:
+    for layer in graph.of(Conv):
         if layer.name in wanted:
-            assert isinstance(layer, Conv)
             zero_point = graph.tensors[layer.input].zero_point
-            padding = zero_point if layer.pad_value is None else layer.pad_value
-            tiles = winograd_tiles(tensors[layer.input], layer.pads, padding)
+            tiles = winograd_tiles(tensors[layer.input], layer.pads, layer.padding(zero_point))
             # (N, C, TY, TX, 4, 4) -> (N * TY * TX, C, 4, 4)
             tiles = np.moveaxis(tiles, 1, 3)
             shifts[layer.name] = _choose_shifts(layer, zero_point, tiles.reshape(-1, *tiles.shape[3:]))

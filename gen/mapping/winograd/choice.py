@@ -24,13 +24,12 @@ def choose_narrow(graph: Graph, config: NpuConfig, options: CompileOptions) -> d
                            f"(--features winograd), not {config.winograd}", code="needs-unit", unit="winograd")
     whole = MappingContext(graph, config, replace(options, winograd="off"))
     chosen = {}
-    for layer in graph.layers:
-        if not isinstance(layer, Conv) or layer.winograd or not has_tiles(layer) or graph.tensors[layer.output].signs:
+    for layer in graph.of(Conv):
+        if layer.winograd or not has_tiles(layer) or graph.tensors[layer.output].signs:
             continue
         direct = whole.context(layer)
         try:
-            narrow = WinogradMapping.propose(replace(
-                direct, layer=narrow_layer(layer, direct.source.zero_point), inputs=None))
+            narrow = WinogradMapping.propose(replace(direct, layer=narrow_layer(layer, direct.source.zero_point)))
         except (CompileError, ValueError):
             continue
         if narrow is not None and narrow.cost < choose(direct).cost:

@@ -125,9 +125,9 @@ class WinogradMapping(ConvMapping):
         return "winograd"
 
     @classmethod
-    def propose(cls, context: LayerContext) -> "WinogradMapping | None":
+    def propose(cls, context: LayerContext[Conv]) -> "WinogradMapping | None":
         layer, config, target = context.layer, context.config, context.target
-        if not isinstance(layer, Conv) or layer.stochastic or not has_tiles(layer):
+        if layer.stochastic or not has_tiles(layer):
             return None
         if layer.winograd and config.winograd != 1:
             raise CompileError(f"layer {layer.name}: the narrow Winograd form needs a machine with winograd=1, "
@@ -135,9 +135,8 @@ class WinogradMapping(ConvMapping):
         if not layer.winograd and (config.winograd != 2 or context.options.winograd == "off"):
             return None
         fitted = context.fitted
-        assert isinstance(fitted, Conv)
         geometry = WinogradGeometry.fitting(fitted, context.source, target)
-        requantize = fitted.requantize if fitted.winograd else fit_exact(fitted, config, context.inputs)
+        requantize = fitted.requantize if fitted.winograd else fit_exact(fitted, config, context.operands)
         tiles, plan = passes_of(_transformed(fitted), config), None
         if requantize is not None and not context.map_out:
             plan = _plan(fitted, geometry, target, tiles, config)

@@ -7,7 +7,8 @@ import numpy as np
 
 from cores.arch.numerics import POSITIONS
 from gen.ir.errors import CompileError
-from gen.ir.graph import Conv, Graph, Layer, NarrowWinograd
+from gen.ir.graph import Conv, Graph
+from gen.ir.layers.conv import NarrowWinograd
 from gen.ir.tensor import Requantize
 from sim.golden import quantize_multiplier, winograd_input, winograd_weights
 
@@ -43,7 +44,7 @@ def narrow_layer(layer: Conv, zero_point: int, shifts: Sequence[int] = SAFE_SHIF
     answer = (weights * constant).sum(axis=(1, 2, 3), dtype=np.int64)
     offset = first.bias + zero_point * layer.weights.sum(axis=(1, 2, 3), dtype=np.int64)
     live = first.multiplier > 0
-    scale = first.multiplier / 2.0**first.shift / gain
+    scale = first.scale / gain
     multiplier, shift = quantize_multiplier(np.where(live, scale, 1.0))
     requantize = Requantize(
         bias=np.rint(offset * gain).astype(np.int64) - answer, multiplier=np.where(live, multiplier, 0),
@@ -56,16 +57,17 @@ def narrow_graph(graph: Graph, shifts: Mapping[str, Sequence[int]]) -> Graph:
     unknown = shifts.keys() - {layer.name for layer in graph.layers}
     if unknown:
         raise CompileError(f"model {graph.name}: has no layer {min(unknown)!r}", code="no-such-layer")
+    unfit = shifts.keys() - {layer.name for layer in graph.of(Conv) if has_tiles(layer)}
+    if unfit:
+        raise CompileError(f"layer {min(unfit)}: only dense 3x3 convolutions of stride 1 have a Winograd form",
+                           code="no-winograd-form")
 
-    def narrow(layer: Layer) -> Layer:
+    def narrow(layer: Conv) -> Conv:
         if layer.name not in shifts:
             return layer
-        if not isinstance(layer, Conv) or not has_tiles(layer):
-            raise CompileError(f"layer {layer.name}: only dense 3x3 convolutions of stride 1 have a Winograd form",
-                               code="no-winograd-form")
         try:
             return narrow_layer(layer, graph.tensors[layer.input].zero_point, shifts[layer.name])
         except ValueError as error:
             raise CompileError(f"layer {layer.name}: {error}", code="no-winograd-form") from None
 
-    return replace(graph, layers=tuple(narrow(layer) for layer in graph.layers)) if shifts else graph
+    return graph.changed(Conv, narrow) if shifts else graph
