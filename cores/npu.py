@@ -8,6 +8,7 @@ from .arch.error_codes import ErrorCode
 from .arch.instruction_layout import INDEX_BITS
 from .arch.isa import Queue
 from .arch.registers import COUNTERS, ENGINE_STATES, STATE_BITS
+from .buffers.input_buffer import kept_port
 from .bus.axi import Axi4Read, Axi4Write, AxiLite
 from .bus.read_engine import ReadEngine
 from .bus.write_engine import WriteEngine
@@ -98,8 +99,7 @@ class Npu(Component):
         connect(m, compute.pooled, store.pooled)
         m.d.comb += compute.weights_level.eq(weight_ring.r_level)
         connect(m, load.write, compute.write)
-        if config.local_store:
-            m.d.comb += load.kept.eq(store.kept)
+        m.d.comb += [getattr(load, name).eq(getattr(store, name)) for name in kept_port(config, In)]
         if config.stochastic_rows:
             m.d.comb += compute.stream_shift.eq(registers.stream_shift)
         m.d.comb += [

@@ -1,15 +1,16 @@
 """Buffer port: entries, their values and their tokens meet at the input buffer's write port."""
 
+from typing import Any
+
 from amaranth.hdl import Cat, Module, Signal, Value
-from amaranth.lib import data, stream
+from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
+from ..buffers.entry_marks import entry_marks
 from ..buffers.input_buffer import ENTRY_BITS, BufferWrite
 from ..config import NpuConfig
-from ..control.token_merge import TokenMerge
 from ..lib.component import Component, record
-from .pixel_path import EntryValue
-from .winograd.winograd_input import TileEntry
+from .load_path import EntryValue
 
 __all__ = ["BufferPort", "EntryPlace"]
 
@@ -20,19 +21,18 @@ def EntryPlace(config: NpuConfig) -> data.StructLayout:  # noqa: N802 - a layout
 
 
 class BufferPort(Component):
-    """Write ``entry`` when its ``value`` is there, ``latency`` cycles later, and transformed ``tiles`` in between.
+    """Write ``entry`` when its ``value`` is there, ``latency`` cycles later; ports that write more derive from it.
 
     Values are sign-extended to ``activation_bits``.
     """
 
-    def __init__(self, config: NpuConfig, *, latency: int):
+    def __init__(self, config: NpuConfig, *, latency: int, ports: dict[str, wiring.Member] | None = None):
         self.config = config
         self.latency = latency
         super().__init__({
             "entry": In(EntryPlace(config)),   # that is to be written
             "value": In(EntryValue(config)),    # of the entry of ``latency`` cycles ago
-            # Transformed entries, written in between.
-            **({"tiles": In(stream.Signature(TileEntry(config)))} if config.winograd else {}),
+            **(ports or {}),
             "write": Out(BufferWrite(config)),  # to the input buffer
             "post_compute": Out(1),             # a token for the compute queue
             "busy": Out(1),                     # entries are on their way that are not being written now
@@ -57,35 +57,9 @@ class BufferPort(Component):
             self.post_compute.eq(entry.post),
             self.busy.eq(on_the_way),
         ]
-        if config.gather:
-            m.d.comb += write.bytes.eq(value.bytes)
-        if config.binary_rows:
-            m.d.comb += write.zero.eq(value.zero)
-        if config.winograd:
-            self._write_tiles(m, entry, occupied)
+        m.d.comb += [getattr(write, mark.name).eq(value[mark.name]) for mark in entry_marks(config)]
+        self._write_others(m, entry, occupied)
         return m
 
-    def _write_tiles(self, m: Module, entry: data.View, occupied: Value) -> None:
-        """Entries of tiles, when no other is written, and their tokens, whenever those come."""
-        config, write, tiles, tile = self.config, self.write, self.tiles, self.tiles.payload
-        # A tile's token and another load's can fall on the same cycle. The next of the tiles' is at least 16 cycles
-        # off, while no more loads than wait in the queue can follow one another at a cycle each.
-        m.submodules.tokens = tokens = TokenMerge()
-        m.d.comb += [
-            # No other box is under way then, but a beat of the store engine may be.
-            tiles.ready.eq(~occupied if config.local_store else 1),
-            tokens.first.eq(entry.post),
-            tokens.second.eq(tiles.valid & tiles.ready & tile.post),
-            self.post_compute.eq(tokens.post),
-            self.owed.eq(tokens.owed),
-        ]
-        with m.If(tiles.valid & tiles.ready):
-            m.d.comb += [
-                write.enable.eq(1 << tile.bank if config.banks > 1 else 1),
-                write.address.eq(tile.address),
-                write.data.eq(tile.data.replicate(config.write_lanes)),
-            ]
-            if config.gather:
-                m.d.comb += write.bytes.eq(~0)
-            if config.binary_rows:
-                m.d.comb += write.zero.eq(0)
+    def _write_others(self, m: Module, entry: Any, occupied: Value) -> None:
+        """What else is written, when no ``entry`` is: in a plain port nothing."""

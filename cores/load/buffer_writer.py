@@ -1,28 +1,24 @@
 """Buffer writer: the delivering half of the load engine."""
 
-from typing import Any
-
 from amaranth.hdl import Const, Module, Mux, Signal, Value
-from amaranth.lib import data, stream
+from amaranth.lib import stream
 from amaranth.lib.wiring import In, Out, connect, flipped
 
-from ..arch.instruction_layout import INDEX_BITS, queue_layout
+from ..arch.instruction_layout import INDEX_BITS
 from ..arch.isa import Queue
 from ..arch.registers import STATE_CODES
-from ..buffers.input_buffer import BufferWrite, KeptBeat
+from ..buffers.input_buffer import BufferWrite, kept_port
 from ..config import NpuConfig
 from ..control.engine_port import EnginePort, connect_shared
 from ..lib.component import Component
 from ..timing.buffers import write_latency
-from .buffer_port import BufferPort
+from .box_tiles import BoxTiles
 from .entry_placer import EntryPlacer
-from .gather.gathered_path import GatheredPath
-from .gather.run_spans import SPAN_BITS
 from .load_context import LoadContext
 from .load_dispatch import LoadDispatch
+from .load_paths import path_of
 from .padded_walk import PaddedWalk
-from .pixel_path import PixelPath
-from .winograd.tile_loader import TileLoader
+from .winograd.tile_boxes import TileBoxes
 
 __all__ = ["BufferWriter"]
 
@@ -34,9 +30,8 @@ class BufferWriter(Component):
 
     `PaddedWalk` goes through the pixels of a load ahead of the data; `LoadDispatch` begins it when the one before it
     has ended. Then its pixels meet their data. Those of LOAD_WGT and LOAD_SIDE are passed on to their rings. Those of
-    LOAD_ACT are padded by `PixelPath` (or `GatheredPath`, with ``gather`` in the configuration), placed by
-    `EntryPlacer` and written by `BufferPort`; with ``winograd``, boxes after a LOAD_WINOGRAD go through `TileLoader`,
-    which goes on writing while other loads follow. The next LOAD_ACT waits for it.
+    LOAD_ACT are padded by the machine's `LoadPath`, placed by `EntryPlacer` and written by `BufferPort`, but for those
+    that become something else (`BoxTiles`).
 
     Beats of the store engine (``kept``, with ``local_store``) go first: no entry of a LOAD_ACT sets out in their cycle,
     and no tile's is written in the cycle in which they are.
@@ -47,15 +42,16 @@ class BufferWriter(Component):
 
     def __init__(self, config: NpuConfig):
         self.config = config
+        self.path = path_of(config)(config)
+        self.tiles = TileBoxes(config) if config.winograd else BoxTiles()
         super().__init__({
             # Stores, errors and halting are the requester's business.
             **EnginePort(Queue.LOAD, without=("queue", "store_level", "store_take", "error", "halt")).members,
             "queue": In(stream.Signature(LoadContext)),  # instructions whose data has been asked for
-            # Of the LOAD_GATHERs among them, each there when its instruction can be taken.
-            **({"spans": In(stream.Signature(SPAN_BITS))} if config.gather else {}),
+            **self.path.outer,
             "input": In(stream.Signature(config.beat_bits)),  # that data
             "write": Out(BufferWrite(config)),  # entries for the input buffer
-            **({"kept": In(KeptBeat(config))} if config.local_store else {}),  # beats of local STOREs, which go first
+            **kept_port(config, In),            # beats of local STOREs, which go first
             "weights": Out(stream.Signature(config.beat_bits)),  # to the weight ring
             "side": Out(stream.Signature(config.beat_bits)),  # to the side ring
             "working": Out(1),                  # ``state`` is busy, whatever it says
@@ -69,28 +65,25 @@ class BufferWriter(Component):
         m = Module()
         config = self.config
         m.submodules.dispatch = dispatch = LoadDispatch(config)
-        m.submodules.path = path = GatheredPath(config) if config.gather else PixelPath(config)
+        m.submodules.path = path = self.path
         m.submodules.walk = walk = PaddedWalk(left_bits=len(path.left))
         m.submodules.placer = placer = EntryPlacer(config)
         # Entries are placed a cycle after their setting out.
-        m.submodules.port = port = BufferPort(config, latency=path.LATENCY - 1)
+        m.submodules.port = port = self.tiles.port(config, latency=path.LATENCY - 1)
         assert path.LATENCY == self.latency(config)
 
         # -- instructions -------------------------------------------------------------------------------------------
         connect_shared(m, self, dispatch, "queue", "compute_level", "compute_take")
         active, to_path, to_tiles = dispatch.active, dispatch.to_path, dispatch.to_tiles
         entry = self.queue.payload.entry
-        path_idle = path.idle if config.gather else Const(1)
-        tiled, tiles_ready, tiles_valid, tiles_idle = Const(0), Const(0), Const(0), Const(1)
-        if config.winograd:
-            m.submodules.tiles = tiles = TileLoader(config)
-            tiled, tiles_ready, tiles_valid, tiles_idle = (
-                tiles.tiled, tiles.pixels.ready, tiles.entries.valid, tiles.idle)
+        box, path_idle = path.box(dispatch, self.input_index), path.is_idle()
+        tiles = self.tiles
+        tiles.add(m)
         m.d.comb += [
             dispatch.settled.eq(path.settled),
-            dispatch.tiled.eq(tiled),
-            dispatch.tiles_idle.eq(tiles_idle),
-            dispatch.drained.eq(path.drained if config.gather else 1),
+            dispatch.tiled.eq(tiles.tiled),
+            dispatch.tiles_idle.eq(tiles.idle),
+            dispatch.drained.eq(path.is_drained()),
             dispatch.width.eq(path.width),
             path.setting.eq(dispatch.setting),
             Value.cast(path.word).eq(entry.word),
@@ -98,16 +91,14 @@ class BufferWriter(Component):
             *[unit.geometry.eq(dispatch.geometry) for unit in (path, placer)],
             # While the instruction leaves the queue. The last entry of the box before it is placed in that cycle, its
             # first one after it.
-            placer.start.eq(path.begin if config.gather else dispatch.box_begins),
-            placer.base.eq(path.base if config.gather else dispatch.base),
+            placer.start.eq(box.begin),
+            placer.base.eq(box.base),
             walk.left.eq(path.left),
             walk.cols.eq(dispatch.geometry.cols),
         ]
-        if config.gather:
-            connect(m, flipped(self.spans), path.spans)
-            self._to_walk(m, dispatch, path, walk, tiled)
-        else:
-            connect(m, dispatch.boxes, walk.boxes)
+        for name in path.outer:
+            connect(m, flipped(getattr(self, name)), getattr(path, name))
+        path.take_boxes(m, dispatch, walk, entry=entry, tiled=tiles.tiled)
 
         # -- a beat or a pixel of padding -----------------------------------------------------------------------------
         # A pixel takes a step where its sink is ready and its data, if it is data, is there.
@@ -117,7 +108,7 @@ class BufferWriter(Component):
             m.d.comb += [ring.valid.eq(chosen & walk.pixels.valid & self.input.valid),
                          ring.payload.eq(self.input.payload)]
         sink_ready = ((dispatch.to_weights & self.weights.ready) | (dispatch.to_side & self.side.ready)
-                      | (to_tiles & tiles_ready) | (to_path & path.room))
+                      | (to_tiles & tiles.ready) | (to_path & path.room))
         there = ~pixel.is_data | self.input.valid
         m.d.comb += [
             step.eq(walk.pixels.valid & sink_ready & there),
@@ -133,15 +124,15 @@ class BufferWriter(Component):
         # -- entries --------------------------------------------------------------------------------------------------
         # A token posted with the last entry is seen when that can be read.
         posted = Signal()
-        m.d.sync += [posted.eq(dispatch.finish & dispatch.post & ~to_tiles & ~(to_path if config.gather else 0)),
+        m.d.sync += [posted.eq(dispatch.finish & dispatch.post & ~to_tiles & ~(to_path if path.POSTS else 0)),
                      self.input_index.eq(dispatch.index)]
         m.d.comb += [
             placer.pixels.eq(path.placed),
             self.overrun.eq(placer.overrun),
-            self.overrun_index.eq(path.index if config.gather else self.input_index),
+            self.overrun_index.eq(box.load),
             port.entry.enable.eq(placer.enable),
             port.entry.address.eq(placer.entry),
-            port.entry.post.eq(posted | (path.post if config.gather else 0)),
+            port.entry.post.eq(posted | box.post),
             port.value.eq(path.value),
             self.post_compute.eq(port.post_compute),
         ]
@@ -163,32 +154,13 @@ class BufferWriter(Component):
             self.index.eq(Mux(active | ~queue.valid, dispatch.index, entry.index)),
         ]
 
-        # -- transformed tiles ----------------------------------------------------------------------------------------
-        if config.winograd:
-            connect(m, tiles.entries, port.tiles)
-            m.d.comb += [
-                tiles.setting.eq(dispatch.setting),
-                tiles.instruction.eq(entry),
-                tiles.geometry.eq(dispatch.geometry),
-                tiles.start_box.eq(dispatch.box_begins),
-                tiles.pixels.valid.eq(walk.pixels.valid & to_tiles & there),
-                tiles.pixels.payload.data.eq(path.pixel),
-                tiles.pixels.payload.row_end.eq(pixel.row_end),
-                tiles.pixels.payload.block_end.eq(pixel.block_end),
-                tiles.pixels.payload.end.eq(pixel.last_block),
-            ]
-            with m.If(tiles.overrun):
-                m.d.comb += [self.overrun.eq(1), self.overrun_index.eq(tiles.index)]
-            with m.If(~tiles.idle | port.owed):
-                m.d.comb += self.idle.eq(0)
-                with m.If(~active):
-                    m.d.comb += self.index.eq(tiles.index)
+        tiles.connect(m, writer=self, port=port, dispatch=dispatch, path=path, walk=walk, there=there)
 
         # -- state ----------------------------------------------------------------------------------------------------
-        working, lacking = step | tiles_valid, queue.valid & dispatch.waits_compute
-        if config.gather:       # the gatherer may be at work when nothing enters it
+        working, lacking = step | tiles.valid, queue.valid & dispatch.waits_compute
+        if path.WORKS_WHEN_FULL:
             working = working | (to_path & there)
-        m.d.comb += [self.working.eq(working), self.resting.eq(~active & tiles_idle & path_idle & ~queue.valid)]
+        m.d.comb += [self.working.eq(working), self.resting.eq(~active & tiles.idle & path_idle & ~queue.valid)]
         with m.If(active & ~self.input.valid):
             m.d.comb += self.state.eq(_STATE["wait_bus"])
         with m.Elif((to_path | to_tiles) & kept):
@@ -196,26 +168,10 @@ class BufferWriter(Component):
         with m.Elif(active):
             m.d.comb += self.state.eq(_STATE["wait_ring"])
         # Between two rows' entries, or the last ones of a box; one that lacks tokens has been announced to the path.
-        with m.Elif(~tiles_idle | (~path_idle & ~lacking)):
+        with m.Elif(~tiles.idle | (~path_idle & ~lacking)):
             m.d.comb += self.state.eq(_STATE["busy"])
         with m.Elif(lacking):
             m.d.comb += self.state.eq(_STATE["wait_compute"])
         with m.Elif(queue.valid):
             m.d.comb += self.state.eq(_STATE["setup"])
         return m
-
-    def _to_walk(self, m: Module, dispatch: LoadDispatch, path: Any, walk: PaddedWalk, tiled: Value) -> None:
-        """A load's box goes to the walk, and one of the gathered path to that at once."""
-        box, entry, gathered = dispatch.boxes.p, self.queue.p.entry, Signal()
-        m.d.comb += [
-            gathered.eq(~box.ring & ~tiled),
-            dispatch.boxes.ready.eq(walk.boxes.ready & (path.boxes.ready | ~gathered)),
-            walk.boxes.valid.eq(dispatch.boxes.valid & (path.boxes.ready | ~gathered)),
-            walk.boxes.p.eq(box),
-            path.boxes.valid.eq(dispatch.boxes.valid & walk.boxes.ready & gathered),
-            path.boxes.p.blocks.eq(box.blocks),
-            path.boxes.p.rows.eq(box.height),
-            path.boxes.p.base.eq(dispatch.base),
-            path.boxes.p.index.eq(entry.index),
-            path.boxes.p.post.eq(data.View(queue_layout(Queue.LOAD), entry.word).load_act.post_compute),
-        ]

@@ -8,7 +8,7 @@ from ..arch.axi import AxiResponse
 from ..arch.error_codes import ErrorCode
 from ..arch.isa import Queue
 from ..arch.registers import REGION_BITS, STATE_CODES
-from ..buffers.input_buffer import BufferWrite, KeptBeat
+from ..buffers.input_buffer import BufferWrite, kept_port
 from ..bus.axi import read_data_layout, read_request_layout
 from ..config import NpuConfig
 from ..control.engine_port import EnginePort, connect_shared
@@ -43,7 +43,7 @@ class LoadEngine(LoadEngineTiming, Component):
             "data_address": In(config.address_width),  # bus address of the data region
             "data_beats": In(REGION_BITS),               # its size
             "write": Out(BufferWrite(config)),  # entries for the input buffer
-            **({"kept": In(KeptBeat(config))} if config.local_store else {}),  # beats of local STOREs, which go first
+            **kept_port(config, In),            # beats of local STOREs, which go first
             "weights": Out(stream.Signature(config.beat_bits)),  # to the weight ring
             "side": Out(stream.Signature(config.beat_bits)),  # to the side ring
         })
@@ -87,7 +87,7 @@ class LoadEngine(LoadEngineTiming, Component):
 
         # -- writer -----------------------------------------------------------------------------------------------
         connect_shared(m, self, writer, "compute_level", "compute_take", "post_compute", "write", "weights", "side",
-                       *(("kept",) if config.local_store else ()))
+                       *kept_port(config, In))
 
         # -- report -----------------------------------------------------------------------------------------------
         # All of it a cycle after what it tells of; an error of a beat, or of an entry, two.

@@ -7,7 +7,7 @@ from amaranth.lib.wiring import In, Out, connect, flipped
 from ..arch.isa import Queue, loads
 from ..arch.numerics import POOL_WIDTH
 from ..arch.registers import REGION_BITS
-from ..buffers.input_buffer import KeptBeat
+from ..buffers.input_buffer import kept_port
 from ..bus.axi import write_run_layout
 from ..config import NpuConfig
 from ..control.engine_port import EnginePort, connect_shared
@@ -50,8 +50,7 @@ class StoreEngine(StoreEngineTiming, Component):
             "side": In(stream.Signature(config.beat_bits)),  # from the side ring: parameters, residuals
             "run": Out(stream.Signature(write_run_layout(config))),  # where the next beats go, for the write engine
             "data": Out(stream.Signature(config.beat_bits)),  # those beats
-            # Beats of local STOREs, to the input buffer.
-            **({"kept": Out(KeptBeat(config))} if config.local_store else {}),
+            **kept_port(config, Out),        # beats of local STOREs, to the input buffer
             "write_start": In(REGION_BITS),  # first beat of the data region that may be written
             "data_beats": In(REGION_BITS),   # size of the data region
             "data_address": In(config.address_width),  # its bus address

@@ -1,13 +1,14 @@
 """Of the input buffer and the accumulators."""
 
 from ..config import NpuConfig
+from .load_paths import path_of
 
 __all__ = ["AccumulatorsTiming", "InputBufferTiming", "write_latency"]
 
 
 def write_latency(config: NpuConfig) -> int:
-    """Cycles from an entry's setting out until it is written: as many as the load engine's way has registers."""
-    return 3 if config.gather else 1
+    """Cycles from an entry's setting out until it is written."""
+    return path_of(config).LATENCY
 
 
 class InputBufferTiming:

@@ -1,6 +1,7 @@
 """Of gathered rows."""
 
 from .lib import StreamBufferTiming
+from .load_path import LoadPathTiming
 
 __all__ = ["ByteWindowTiming", "GatheredPathTiming", "RunGathererTiming", "RunSettingsTiming", "RunWalkTiming"]
 
@@ -35,9 +36,10 @@ class RunWalkTiming:
     AHEAD = StreamBufferTiming.DEPTH
 
 
-class GatheredPathTiming:
+class GatheredPathTiming(LoadPathTiming):
     """Of `GatheredPath`, cores/load/gather/gathered_path.py."""
 
+    HARDWARE = "cores.load.gather.gathered_path:GatheredPath"
     LATENCY = RunGathererTiming.LATENCY
     #: Cycles from a box to the first that its first run can set out in: its walk.
     BOX_CYCLES = RunWalkTiming.LATENCY + 1

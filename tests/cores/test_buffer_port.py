@@ -4,6 +4,7 @@ import pytest
 
 from cores.config import NpuConfig
 from cores.load.buffer_port import BufferPort
+from cores.load.winograd.tile_port import TilePort
 from tests.cores.simulation import Bench, random_fields
 
 CONFIGS = {
@@ -30,7 +31,7 @@ def extended(config, value: int) -> int:
 def test_buffer_port(name, latency, idle, entries_often, rng):
     """``entries_often``: in how many cycles an entry sets out. Without ``local_store`` none does while tiles come."""
     config = CONFIGS[name]
-    port = BufferPort(config, latency=latency)
+    port = TilePort(config, latency=latency) if config.winograd else BufferPort(config, latency=latency)
     bench = Bench(port, rng=rng, idle=idle)
     pending = 0         # tokens that have not come
 

@@ -26,8 +26,8 @@ EDGES = {
     "cores.load": "cores.arch cores.buffers cores.bus cores.config cores.control cores.lib cores.timing",
     "cores.compute": "cores.arch cores.buffers cores.config cores.control cores.lib cores.timing",
     "cores.store": "cores.arch cores.buffers cores.bus cores.config cores.control cores.lib cores.timing",
-    "cores": "cores.arch cores.bus cores.compute cores.config cores.control cores.lib cores.load cores.store "
-             "npudriver",
+    "cores": "cores.arch cores.buffers cores.bus cores.compute cores.config cores.control cores.lib cores.load "
+             "cores.store npudriver",
     "boards": "cores.config cores.errors",
     # simulators: `sim` is the functional one, and what is shared
     "sim.errors": "cores.arch cores.errors npudriver",

@@ -1,15 +1,21 @@
 """Gathered path: a box's pixels or the runs of its rows, on their way into the input buffer."""
 
-from amaranth.hdl import Module, Mux, Signal, signed
+from typing import Any
+
+from amaranth.hdl import Module, Mux, Signal, Value, signed
 from amaranth.lib import data, stream
 from amaranth.lib.wiring import In, Out, connect, flipped
 
+from ...arch.instruction_layout import queue_layout
+from ...arch.isa import Queue
+from ...buffers.entry_marks import entry_marks
 from ...config import NpuConfig
 from ...lib.bits import lanes_below
-from ...lib.component import Component
 from ...timing.gather import GatheredPathTiming
+from ..load_dispatch import LoadDispatch
+from ..load_path import LoadPath, PlacedBox
+from ..padded_walk import PaddedWalk
 from ..phase_counter import count_down
-from ..pixel_path import path_ports
 from .inflight_boxes import InflightBoxes, PathBox
 from .padded_bytes import PaddedBytes
 from .run_gatherer import RunGatherer
@@ -23,7 +29,7 @@ __all__ = ["GatheredBox", "GatheredPath"]
 GatheredBox = data.StructLayout({**RunBox.members, **PathBox.members})
 
 
-class GatheredPath(GatheredPathTiming, Component):
+class GatheredPath(GatheredPathTiming, LoadPath):
     """Do what `PixelPath` does by way of a `RunGatherer`, and after a LOAD_GATHER bring runs of bytes instead.
 
     ``boxes`` come ahead of their pixels; those of one may enter while the runs of the one before it are still leaving.
@@ -33,12 +39,12 @@ class GatheredPath(GatheredPathTiming, Component):
     Latency ``RunGatherer.LATENCY``; a pixel in and up to ``write_lanes`` out in a cycle.
     """
 
+    POSTS = WORKS_WHEN_FULL = True      # the gatherer may be at work when nothing enters it
+
     def __init__(self, config: NpuConfig):
-        self.config = config
         self.settings = RunSettings(config)
-        super().__init__({
-            **path_ports(config),
-            "spans": In(stream.Signature(SPAN_BITS)),  # of the LOAD_GATHERs, in order
+        # Spans of the LOAD_GATHERs, in order, each there when its instruction can be taken.
+        super().__init__(config, outer={"spans": In(stream.Signature(SPAN_BITS))}, ports={
             "boxes": In(stream.Signature(GatheredBox)),  # in order
             "begin": Out(1),     # what is placed from the next cycle on is of another box
             "base": Out(PathBox.members["base"]),  # first entry of that one
@@ -47,6 +53,31 @@ class GatheredPath(GatheredPathTiming, Component):
             "drained": Out(1),   # no box is under way of which a run has not set out
             "idle": Out(1),      # nor one of which a run has not been placed
         })
+
+    def is_idle(self) -> Value:
+        return self.idle
+
+    def is_drained(self) -> Value:
+        return self.drained
+
+    def box(self, dispatch: LoadDispatch, index: Value) -> PlacedBox:
+        return PlacedBox(self.begin, self.base, self.index, self.post)
+
+    def take_boxes(self, m: Module, dispatch: LoadDispatch, walk: PaddedWalk, *, entry: Any, tiled: Value) -> None:
+        """A load's box goes to the walk, and one that goes this way to `boxes` at once."""
+        box, gathered = dispatch.boxes.p, Signal()
+        m.d.comb += [
+            gathered.eq(~box.ring & ~tiled),
+            dispatch.boxes.ready.eq(walk.boxes.ready & (self.boxes.ready | ~gathered)),
+            walk.boxes.valid.eq(dispatch.boxes.valid & (self.boxes.ready | ~gathered)),
+            walk.boxes.p.eq(box),
+            self.boxes.valid.eq(dispatch.boxes.valid & walk.boxes.ready & gathered),
+            self.boxes.p.blocks.eq(box.blocks),
+            self.boxes.p.rows.eq(box.height),
+            self.boxes.p.base.eq(dispatch.base),
+            self.boxes.p.index.eq(entry.index),
+            self.boxes.p.post.eq(data.View(queue_layout(Queue.LOAD), entry.word).load_act.post_compute),
+        ]
 
     def elaborate(self, platform):
         m = Module()
@@ -136,6 +167,5 @@ class GatheredPath(GatheredPathTiming, Component):
             payload, beat = beat, Signal(len(beat), name=f"kept_beat{number}")
             m.d.sync += [kept.eq(before), beat.eq(payload)]
         with m.If(kept):
-            m.d.comb += [self.value.data.eq(beat.replicate(self.config.write_lanes)), self.value.bytes.eq(~0)]
-            if self.config.binary_rows:
-                m.d.comb += self.value.zero.eq(0)
+            m.d.comb += [self.value.data.eq(beat.replicate(self.config.write_lanes)),
+                         *[self.value[mark.name].eq(mark.whole) for mark in entry_marks(self.config)]]
