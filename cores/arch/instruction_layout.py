@@ -1,14 +1,16 @@
 """Amaranth layouts made from the instruction set's one table."""
 
+from typing import Any
+
 from amaranth.hdl import Cat, Const, Shape, Value, signed, unsigned
 from amaranth.lib import data
 
 from .isa import HEADER, INSTRUCTION_BYTES, LAYOUTS, Field, Kind, Opcode, Queue
-from .isa_features import telling_bits
+from .isa_features import reserved_fields, telling_bits
 
 __all__ = [
-    "INDEX_BITS", "QueueEntry", "field_shape", "flags_of", "instruction_layout", "is_kind", "is_operation",
-    "kind_flags", "opcode_of", "queue_layout",
+    "INDEX_BITS", "QueueEntry", "field_or_zero", "field_shape", "flags_of", "instruction_layout", "is_kind",
+    "is_operation", "kind_flags", "opcode_of", "queue_layout",
 ]
 
 #: Bits of an instruction's index: programs of up to 16 M instructions.
@@ -36,6 +38,11 @@ def queue_layout(queue: Queue) -> data.UnionLayout:
 def field_shape(opcode: Opcode, name: str) -> Shape:
     """Shape of one field of an operation."""
     return Shape.cast(instruction_layout(opcode).members[name])
+
+
+def field_or_zero(word: Any, opcode: Opcode, name: str, config: object) -> Value:
+    """A field of a legal instruction; in a machine that does not have it, zero."""
+    return Const(0) if name in reserved_fields(opcode, config) else word[name]
 
 
 def opcode_of(word: Value | data.View) -> Value:

@@ -1,8 +1,6 @@
 """From accumulators to activations: the arithmetic half of the store engine."""
 
-from collections.abc import Mapping, Sequence
-
-from amaranth.hdl import Cat, Module, Mux, Signal, Value, signed
+from amaranth.hdl import Module, Mux, Signal, signed
 from amaranth.lib import data
 from amaranth.lib.wiring import In, Out
 
@@ -12,8 +10,8 @@ from ..lib.bits import select
 from ..lib.component import Component, record
 from ..timing.store import RequantizerTiming
 from .chain import Chain
+from .parts import beats_of, second_stage_of, words_of
 from .requantizer_lane import ChannelLayout, LaneControl, RequantizerLane
-from .sign_packer import SignPacker
 
 __all__ = ["PixelIssue", "Requantizer", "SelectShape"]
 
@@ -28,14 +26,11 @@ def PixelIssue(config: NpuConfig) -> data.StructLayout:  # noqa: N802 - a layout
 
     ``select`` is ``pixel * oc_groups + group`` of the accumulator word; ``pooled`` takes the pool unit's beat instead.
     ``load`` takes the channel parameters over for this pixel and those after it; ``release``: that was the last time.
-    ``row_end``: the last of its row.
 
-    With ``winograd``, words are also read for a pixel before it sets out: the first of its sum has ``first``, those
-    whose sign is not that of the word before have ``negate``.
+    By name, what the machine's words and beats of results have beside that: `PixelWords`, `ResultBeats`.
     """
     return data.StructLayout({"valid": 1, "pooled": 1, "select": SelectShape(config), "load": 1, "release": 1,
-                              **({"row_end": 1} if config.binary_rows else {}),
-                              **({"first": 1, "negate": 1} if config.winograd else {})})
+                              **beats_of(config).ISSUE, **words_of(config).ISSUE})
 
 
 class Requantizer(RequantizerTiming, Component):
@@ -51,12 +46,7 @@ class Requantizer(RequantizerTiming, Component):
     ``released`` follows an issue's ``release`` once ``channels`` may change. Golden models: ``sim.golden.requantize``,
     ``sim.store_operations.residual_add``, ``sim.store_operations.leaky``, ``sim.store_operations.product``.
 
-    With a STORE_MULTIPLY the residual has its turn `FACTOR` cycles after its pixel, so that its total is there when
-    the first stage's result comes back: it takes the place of an accumulator, and the result that of a multiplier.
-
-    With STORE_SIGNS the output is beats of signs (`sim.signs.pack_map`), `PACKING` cycles later. They pass
-    through the lanes' last registers, whose clip makes zero in that cycle: a multiplexer after them would take a
-    look-up table for every bit of a beat. ``packed`` tells of a pixel that makes no beat of its own.
+    What of that is different in machines with optional units is in `PixelWords`, `SecondStage` and `ResultBeats`.
     """
 
     def __init__(self, config: NpuConfig):
@@ -74,13 +64,14 @@ class Requantizer(RequantizerTiming, Component):
             "chain": In(Chain(config)),        # what is done; stands still while pixels are under way
             "output": Out(data.ArrayLayout(signed(8), lanes)),  # a beat of results
             "output_valid": Out(1),            # it is one
-            **({"packed": Out(1)} if config.binary_rows else {}),  # a pixel that makes no beat of its own
+            **beats_of(config).PORTS,
         })
 
     def elaborate(self, platform):
         m = Module()
         config = self.config
         chain = self.chain
+        words, stage, results = words_of(config), second_stage_of(config, chain), beats_of(config)
         first, second, add = chain.requant, chain.second, chain.adds
         issue, pooled_source, residual = self.issue, self.pooled, self.residual
         if self.late(config):
@@ -104,21 +95,13 @@ class Requantizer(RequantizerTiming, Component):
         m.d.comb += [signal.eq(stage & add) for signal, stage in zip(in_second, valid, strict=True)]
         a = self.SECOND     # cycles that the first stage's result is after a pixel
 
-        def other_turn(cycle: int, stages: Sequence[Value]) -> Value:
-            """Of the signals in ``stages``, that of the residual's turn."""
-            added = stages[cycle + self.SECOND - 1]
-            return Mux(multiplies, stages[cycle + self.FACTOR], added) if config.product else added
-
-        if config.product:
-            multiplies = chain.multiplies
-
         control = record(LaneControl)
         m.d.comb += [
             control.load_bias.eq(load[1]),
             control.clear_bias.eq(add),
             control.load_factor.eq(load[2]),
             control.take_factor.eq(add),
-            control.residual.eq(other_turn(2, valid) & ~chain.leaky),
+            control.residual.eq(stage.other_turn(2, valid) & ~chain.leaky),
             control.load_shift.eq(load[4]),
             control.take_shift.eq(add),
             control.shift.eq(second.add.shift - MIN_SHIFT),
@@ -128,95 +111,58 @@ class Requantizer(RequantizerTiming, Component):
         m.d.sync += minus_b.eq(-second.add.multiplier_b)
         output_comes = Mux(add, valid[self.ADD_LATENCY - 1], valid[self.LATENCY - 1])
         # Registers in front of what has many loads: a stage ahead of the cycle in which the lanes see it.
-        own, other = in_second[1 + a], other_turn(1, in_second) & ~chain.leaky
-        # A STORE_MULTIPLY has its only multiplier, the other operand's, where the others have the result's.
-        of_first = Mux(multiplies, other, own) if config.product else own
-        of_other = other & ~multiplies if config.product else other
+        own, other = in_second[1 + a], stage.other_turn(1, in_second) & ~chain.leaky
+        of_first, of_other = stage.factors(own, other)
         factor = Mux(of_first, second.add.multiplier_a, Mux(of_other, minus_b, 0))
         early = {
             "factor": factor,
             "negative_factor": Mux(own & chain.leaky, second.leaky.negative, factor),
-            "subtrahend": Mux(other_turn(3, in_second) & ~chain.leaky, second.add.constant, 0),
-            "accumulate": in_second[3 + a] & ~chain.leaky,
+            "subtrahend": Mux(stage.other_turn(3, in_second) & ~chain.leaky, second.add.constant, 0),
+            "accumulate": stage.accumulates(in_second[3 + a] & ~chain.leaky),
             "zero_point": Mux(in_second[7 + a], second.add.zero_point, first.zero_point),
             "low": Mux(in_second[8 + a], second.add.low, first.low),
             "high": Mux(in_second[8 + a], second.add.high, first.high),
         }
-        if config.product:
-            early["accumulate"] &= ~multiplies
-        if config.binary_rows:
-            packer, low_negative, high_negative = self._packer(m, valid, issue.row_end, early)
-            # Only first results that a second stage wants back are clipped; all else is zero, for the packer's beats.
-            for limit in ("low", "high"):
-                early[limit] = Mux(chain.signs & ~(valid[8] & add), 0, early[limit])
+        results.limit(m, self, valid, issue, early)
         for field, value in early.items():
             register = Signal.like(control[field], name=f"control_{field}", reset_less=True)
             m.d.sync += register.eq(value)
             m.d.comb += control[field].eq(register)
 
-        if config.binary_rows:
-            beats = packer.completes
-            for cycle in range(self.PACKING):
-                delayed = Signal(name=f"beats{cycle}")
-                m.d.sync += delayed.eq(beats)
-                beats = delayed
-            output_comes = Mux(chain.signs, beats, output_comes)
-            m.d.comb += self.packed.eq(packer.valid & ~packer.completes)
-        m.d.sync += self.output_valid.eq(output_comes)
+        m.d.sync += self.output_valid.eq(results.comes(m, self, output_comes))
 
         # The residual waits for the first stage's result.
         residuals = {self.RESIDUAL: residual}
         for cycle in range(self.RESIDUAL + 1, 2 + self.SECOND):
             residuals[cycle] = Signal(config.beat_bits, name=f"residual{cycle}", reset_less=True)
             m.d.sync += residuals[cycle].eq(residuals[cycle - 1])
-        residual = residuals[1 + self.SECOND]
-        if config.product:
-            residual = Mux(multiplies, residuals[2 + self.FACTOR], residual)
+        residual = stage.residual(residuals)
 
         # Sources: each is zero when it is not the one, so that the lanes only OR them. The total of a residual's turn
         # comes in the register of the pool unit's.
         from_bank, from_pool, place = Signal(), Signal(), Signal.like(self.issue.select, name="place")
         pooled = Signal.like(self.pooled, name="pooled_beat", reset_less=True)
+        accumulators, selected, registers = self.accumulators, self.issue.select, []
+        if config.bare_blocks:
+            accumulators = Signal.like(self.accumulators, name="accumulators_read", reset_less=True)
+            selected, registers = issue.select, [accumulators.eq(self.accumulators)]
         m.d.sync += [
             from_bank.eq(issue.valid & ~issue.pooled),
             from_pool.eq(issue.valid & issue.pooled),
-            place.eq(issue.select if config.bare_blocks else self.issue.select),
+            place.eq(selected),
             pooled.eq(pooled_source),
+            *registers,
         ]
-        accumulators = self.accumulators
-        if config.bare_blocks:
-            accumulators = Signal.like(self.accumulators, name="accumulators_read", reset_less=True)
-            m.d.sync += accumulators.eq(self.accumulators)
-        if config.winograd:
-            # The word of the cycle before, in step with it. A sum is masked unless it is complete and asked for.
-            starts, negate, complete = Signal(), Signal(), Signal()
-            m.d.sync += [starts.eq(issue.first), negate.eq(issue.negate), complete.eq(from_bank)]
-        if config.product:
-            returns = Signal()      # the total of the residual's turn stands in the lanes
-            m.d.sync += returns.eq(in_second[a] & multiplies)
+        words.begin_sources(m, issue, from_bank)
+        stage.begin_sources(m, in_second)
         for lane in range(config.ic_lanes):
             choices = [accumulators[base + lane] for base in range(0, config.acc_lanes, config.ic_lanes)]
             chosen = select(place, choices)
-            bank_source = Signal(signed(config.acc_width), name=f"bank{lane}", reset_less=True)
             pool_source = Signal(signed(POOL_WIDTH), name=f"pool{lane}", reset_less=True)
-            unit = RequantizerLane(acc_width=config.acc_width, halves=bool(config.bare_blocks),
-                                   packs=bool(config.binary_rows), multiplies=bool(config.product))
-            from_outside = Mux(from_pool, pooled[lane], 0)
-            if config.product:
-                from_outside = from_outside | Mux(returns, unit.total, 0)
-            m.d.sync += pool_source.eq(from_outside)
-            if config.winograd:
-                word = Signal(signed(config.acc_width), name=f"word{lane}", reset_less=True)
-                domain = m.d.comb if config.bare_blocks else m.d.sync
-                total = Signal(signed(config.acc_width), name=f"sum{lane}", reset_less=True)
-                before = Mux(starts, 0, Mux(negate, ~total, total))
-                # word + before + carry; as a subtraction for the reason given in `RequantizerLane`.
-                domain += word.eq(chosen)
-                m.d.sync += total.eq((Cat(0, word) - Cat(starts | ~negate, ~before))[1:])
-                m.d.comb += bank_source.eq(Mux(complete, total, 0))
-            else:
-                m.d.sync += bank_source.eq(Mux(from_bank, chosen, 0))
-
+            unit = RequantizerLane(acc_width=config.acc_width, halves=bool(config.bare_blocks), packs=results.PACKS,
+                                   multiplies=stage.MULTIPLIES)
+            m.d.sync += pool_source.eq(stage.source(Mux(from_pool, pooled[lane], 0), unit))
+            bank_source = words.source(m, lane, chosen)
             m.submodules[f"lane{lane}"] = unit
             m.d.comb += [
                 unit.source.eq(bank_source | pool_source),
@@ -225,27 +171,5 @@ class Requantizer(RequantizerTiming, Component):
                 unit.control.eq(control),
                 self.output[lane].eq(unit.output),
             ]
-            if config.binary_rows:
-                m.d.comb += [
-                    packer.signs[lane].eq(~high_negative & ~(unit.negative & low_negative)),
-                    unit.merge.eq(packer.beat.word_select(lane, 8)),
-                ]
+            results.connect_lane(m, lane, unit)
         return m
-
-    def _packer(self, m: Module, valid: list[Value], ends: Value,
-                early: Mapping[str, Value]) -> tuple[SignPacker, Signal, Signal]:
-        """The packer, fed in the cycle of the last clip, and the signs of that cycle's limits."""
-        m.submodules.packer = packer = SignPacker(self.config)
-        row_end = [ends]
-        for cycle in range(1, self.ADD_LATENCY):
-            delayed = Signal(name=f"row_end{cycle}")
-            m.d.sync += delayed.eq(row_end[-1])
-            row_end.append(delayed)
-        first, second = self.LATENCY - 1, self.ADD_LATENCY - 1
-        m.d.comb += [
-            packer.valid.eq(self.chain.signs & Mux(self.chain.adds, valid[second], valid[first])),
-            packer.row_end.eq(Mux(self.chain.adds, row_end[second], row_end[first])),
-        ]
-        negative = [Signal(name=f"{limit}_negative") for limit in ("low", "high")]
-        m.d.sync += [sign.eq(early[limit][-1]) for sign, limit in zip(negative, ("low", "high"), strict=True)]
-        return packer, negative[0], negative[1]

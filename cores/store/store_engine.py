@@ -17,6 +17,7 @@ from ..timing.store import StoreEngineTiming
 from .chain import chain_name, keeps_word
 from .channel_parameters import ChannelParameters
 from .local_writer import LocalWriter
+from .parts import beats_of
 from .requantizer import Requantizer
 from .store_runs import StoreRuns
 from .store_sequencer import StoreSequencer
@@ -77,6 +78,7 @@ class StoreEngine(StoreEngineTiming, Component):
             m.d.sync += residual.eq(self.side.payload)
         side_ready = parameters.beats.ready | sequencer.take_residual
         results, results_come = requantizer.output, requantizer.output_valid
+        form = beats_of(config)
         loading = 0     # stages that load, so far
         for stage in (kind(config) for kind in stages_of(config)):
             name = chain_name(stage.OPCODE)
@@ -103,7 +105,7 @@ class StoreEngine(StoreEngineTiming, Component):
 
             runs.start.eq(sequencer.runs_start),
             runs.geometry.eq(sequencer.geometry),
-            *([runs.signs.eq(sequencer.chain.signs)] if config.binary_rows else []),
+            *form.connect_runs(sequencer.chain, runs),
             runs.store.eq(store),
             runs.index.eq(sequencer.index),
             runs.halt.eq(self.halt),
@@ -159,8 +161,7 @@ class StoreEngine(StoreEngineTiming, Component):
         beats = Signal(range(self.BUFFER_BEATS + 1), name="beats")
         full, left, packed = (Signal(name=name) for name in ("full", "left", "packed"))
         m.d.sync += left.eq(buffer.r_rdy & buffer.r_en)
-        if config.binary_rows:
-            m.d.sync += packed.eq(requantizer.packed)
+        form.packed(m, requantizer, packed)
         m.d.comb += [
             sequencer.room.eq(left | packed | ~full),
             sequencer.room_behind.eq(left | packed | (beats != self.BUFFER_BEATS - 1)),

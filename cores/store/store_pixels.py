@@ -1,18 +1,16 @@
 """The order in which a STORE takes its pixels."""
 
-from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
+from amaranth.hdl import Module, Mux, Signal, Value
 from amaranth.lib import data, stream
 from amaranth.lib.wiring import In, Out, connect, flipped
-from amaranth.utils import exact_log2
 
 from ..arch.instruction_layout import instruction_layout, is_kind
 from ..arch.isa import Opcode, WordForm
 from ..config import NpuConfig
-from ..lib.bits import select
-from ..lib.component import Component, record
+from ..lib.component import Component
 from ..lib.stream_buffer import StreamBuffer
+from .parts import words_of
 from .requantizer import SelectShape
-from .winograd_sums import WinogradSums
 
 __all__ = ["PixelPosition", "StorePixels"]
 
@@ -21,13 +19,13 @@ def PixelPosition(config: NpuConfig) -> data.StructLayout:  # noqa: N802 - a lay
     """Accumulator word ``address`` of a pixel and its place in it, ``select`` (``pixel * oc_groups + group``).
 
     ``leaves``: the next column has another pixel. ``row_end``: the last of its row. ``block_start``, ``block_end``:
-    first and last of its block. ``end``: the STORE's last. With ``winograd`` of the word: ``first`` of the pixel's sum,
-    of another sign than the one before (``negate``), ``last`` of the sum.
+    first and last of its block. ``end``: the STORE's last. By name, what the machine's words have beside that
+    (`PixelWords`).
     """
     return data.StructLayout({
         "address": range(config.acc_depth), "select": SelectShape(config), "leaves": 1, "row_end": 1,
         "block_start": 1, "block_end": 1, "end": 1,
-        **({"first": 1, "negate": 1, "last": 1} if config.winograd else {}),
+        **words_of(config).POSITION,
     })
 
 
@@ -47,7 +45,7 @@ class StorePixels(Component):
     @staticmethod
     def latency(config: NpuConfig) -> int:
         """Cycles from ``restart`` to the first position: counters, buffer; Winograd: a position's offset, its word."""
-        return 1 + StreamBuffer.LATENCY + (2 if config.winograd else 0)
+        return 1 + StreamBuffer.LATENCY + words_of(config).LATENCY
 
     def __init__(self, config: NpuConfig):
         self.config = config
@@ -147,79 +145,5 @@ class StorePixels(Component):
 
         found: dict[str, Value] = {"select": place, "leaves": leaves, "row_end": last_col, "block_start": block_start,
                  "block_end": block_end, "end": end}
-        if config.winograd:
-            self._sums(m, buffer.input, found, active=active, step=step, word=word, pixel=pixel)
-        else:
-            m.d.comb += [
-                self.beyond.eq(active & word[-1] & ~store.pooled),
-                buffer.input.valid.eq(active & ~self.beyond),
-                step.eq(active & ~self.beyond & buffer.input.ready),
-                buffer.input.p.address.eq(word),
-                *[buffer.input.p[name].eq(value) for name, value in found.items()],
-            ]
+        words_of(config).positions(m, self, buffer.input, found, active=active, step=step, word=word, pixel=pixel)
         return m
-
-    def _sums(self, m: Module, output: stream.Interface, found: dict[str, Value], *, active: Signal, step: Signal,
-              word: Signal, pixel: Value) -> None:
-        """Winograd: the words of each pixel. A position's offset is made in a cycle, added to the tile's word in the
-        next."""
-        config, geometry = self.config, self.geometry
-        tiles = is_kind(geometry.words, WordForm.TILES, config)
-        m.submodules.sums = sums = WinogradSums()
-        last_col, block_end, leaves = found["row_end"], found["block_end"], found["leaves"]
-        found = {**found, "first": sums.first, "negate": sums.negate, "last": sums.last}
-        flags = data.StructLayout({name: len(value) for name, value in found.items()})
-        shifted, placed = Signal(), Signal()    # there is a position with its offset; one with its word
-        shifted_flags, placed_flags = record(flags, reset_less=True), record(flags, reset_less=True)
-        words, position = geometry.position_words, sums.position
-        offset = Signal(len(words) + len(position), reset_less=True)
-        tile_word = Signal.like(word, name="tile_word", reset_less=True)
-        far, address = Signal(len(offset) + 1), Signal.like(output.p.address, name="address", reset_less=True)
-
-        # A position of 16 is four rows of four, each ``words`` after the one before.
-        words3 = Signal(len(words) + 2, reset_less=True)
-        m.d.sync += words3.eq(words + (words << 1))
-
-        def times(number: Value) -> Value:
-            return select(number, [Const(0, len(words3)), words, words << 1, words3])
-
-        m.d.comb += [
-            step.eq(active & output.ready & sums.last),
-            sums.enable.eq(tiles),
-            sums.restart.eq(self.restart),
-            sums.step.eq(active & output.ready),
-            sums.next_row.eq(Mux(last_col, ~sums.row & ~block_end, sums.row)),
-            sums.next_col.eq(Mux(leaves, ~sums.col & ~last_col, sums.col)),
-            far.eq(tile_word + offset),
-            output.valid.eq(placed & ~self.beyond),
-            output.p.address.eq(address),
-            *[output.p[name].eq(placed_flags[name]) for name in found],
-        ]
-        # All move on together, whenever the buffer takes what comes.
-        with m.If(output.ready):
-            m.d.sync += [
-                shifted.eq(active),
-                shifted_flags.eq(Cat(found[name] for name, _ in flags)),
-                tile_word.eq(word),
-                offset.eq(times(position[:2]) + (times(position[2:]) << 2)),
-                placed.eq(shifted),
-                placed_flags.eq(shifted_flags),
-                address.eq(far),
-                self.beyond.eq(self.beyond | (shifted & far[exact_log2(config.acc_depth):].any() & ~self.store.pooled)),
-            ]
-            with m.If(~tiles):
-                m.d.sync += offset.eq(0)
-
-        # Tiles are numbered on from row to row.
-        tile = Cat(pixel[:(config.pixel_lanes - 1).bit_length()], word)
-        row_start, following = Signal(len(tile), name="tile_row_start"), Signal(len(tile))
-        m.d.comb += following.eq(tile + 1)
-        with m.If(step & tiles):
-            with m.If(block_end):
-                m.d.sync += [tile.eq(0), row_start.eq(0)]
-            with m.Elif(last_col & ~sums.row):
-                m.d.sync += tile.eq(row_start)
-            with m.Elif(last_col):
-                m.d.sync += [tile.eq(following), row_start.eq(following)]
-            with m.Else():
-                m.d.sync += tile.eq(Mux(sums.col & leaves, following, tile))

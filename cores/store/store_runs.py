@@ -3,17 +3,15 @@
 from amaranth.hdl import Module, Mux, Signal
 from amaranth.lib import stream
 from amaranth.lib.wiring import In, Out
-from amaranth.utils import exact_log2
 
 from ..arch.instruction_layout import INDEX_BITS, instruction_layout
 from ..arch.isa import Opcode
-from ..arch.numerics import MAP_PIXELS
 from ..arch.registers import REGION_BITS
 from ..bus.axi import write_run_layout
 from ..config import NpuConfig
 from ..lib.component import Component
 from ..timing.store import StoreRunsTiming
-from .local_writer import LocalRun
+from .parts import beats_of, targets_of
 
 __all__ = ["StoreRuns"]
 
@@ -33,16 +31,14 @@ class StoreRuns(StoreRunsTiming, Component):
             "start": In(1),                  # begin the STORE
             # Stands still from a cycle before ``start`` until ``idle``.
             "geometry": In(instruction_layout(Opcode.STORE_SET)),
-            # A row is written as signs, those of eight pixels to a beat; stands still as well.
-            **({"signs": In(1)} if config.binary_rows else {}),
+            **beats_of(config).RUN_PORTS,
             "store": In(instruction_layout(Opcode.STORE)),  # stands still from ``start`` until ``idle``
             "index": In(INDEX_BITS),         # it is this instruction
             "write_start": In(REGION_BITS),  # first beat of the data region that may be written
             "data_beats": In(REGION_BITS),   # size of the data region
             "data_address": In(config.address_width),  # its bus address
             "run": Out(stream.Signature(write_run_layout(config))),  # for the write engine
-            # Instead: rows of a local STORE.
-            **({"local": Out(stream.Signature(LocalRun(config)))} if config.local_store else {}),
+            **targets_of(config).ports(),
             "failed": Out(1),                # a run would be outside its region; stays
             "halt": In(1),                   # offer no further run
             "idle": Out(1),                  # all runs are taken
@@ -81,32 +77,10 @@ class StoreRuns(StoreRunsTiming, Component):
         m.d.sync += before.eq(row < self.write_start)
         m.d.comb += [behind.eq(end > self.data_beats), outside.eq(before | behind)]
         m.d.sync += [beats.eq(geometry.cols), length.eq(beats - 1), one_row.eq(geometry.rows == 1)]
-        if config.binary_rows:
-            with m.If(self.signs):
-                m.d.sync += beats.eq((geometry.cols + (MAP_PIXELS - 1)) >> exact_log2(MAP_PIXELS))
-        if config.local_store:
-            to_buffer, local = geometry.local, self.local
-            row_is_first, repeats = Signal(), Signal(reset_less=True)
-            entry = Signal.like(local.p.entry, name="entry", reset_less=True)
-            follows, one_beat = Signal(reset_less=True), Signal(reset_less=True)
-            m.d.comb += [
-                local.p.entry.eq(entry),
-                local.p.beats.eq(beats),
-                local.p.one.eq(one_beat),
-                local.p.follows.eq(follows),
-                local.p.last.eq(last),
-                local.p.post.eq(store.post_compute),
-                local.p.index.eq(self.index),
-                local.valid.eq(valid & to_buffer),
-                run.valid.eq(valid & ~to_buffer),
-                accepted.eq(Mux(to_buffer, local.ready, run.ready)),
-            ]
-            m.d.sync += [one_beat.eq(geometry.cols == 1), repeats.eq(geometry.row_pitch == 0)]
-            with m.If(to_buffer):
-                m.d.sync += before.eq(row >= config.input_depth)
-                m.d.comb += outside.eq(before)
-        else:
-            m.d.comb += [run.valid.eq(valid), accepted.eq(run.ready)]
+        beats_of(config).beats_of_row(m, self, beats)
+        targets = targets_of(config)
+        targets.offer(m, self, valid=valid, accepted=accepted, row=row, beats=beats, last=last, before=before,
+                      outside=outside)
         with m.FSM():
             with m.State("IDLE"):
                 m.d.comb += self.idle.eq(1)
@@ -118,8 +92,7 @@ class StoreRuns(StoreRunsTiming, Component):
                     rows_left.eq(geometry.rows),
                     last_row.eq(one_row),
                 ]
-                if config.local_store:
-                    m.d.sync += row_is_first.eq(1)
+                targets.begin(m)
                 with m.If(self.start):
                     m.next = "PLACE"
             with m.State("PLACE"):
@@ -128,8 +101,7 @@ class StoreRuns(StoreRunsTiming, Component):
                     address.eq(self.data_address + (row << beat_shift)),
                     last.eq(last_row & last_block),
                 ]
-                if config.local_store:
-                    m.d.sync += [entry.eq(row), follows.eq(repeats & ~row_is_first)]
+                targets.place(m, row)
                 with m.If(~self.halt):
                     m.next = "CHECK"
             with m.State("CHECK"):
@@ -140,8 +112,7 @@ class StoreRuns(StoreRunsTiming, Component):
                 ]
                 with m.If(last_row):
                     m.d.sync += [block.eq(next_block), blocks_left.eq(blocks_left - 1), last_block.eq(blocks_left == 2)]
-                if config.local_store:
-                    m.d.sync += row_is_first.eq(last_row)
+                targets.check(m, last_row)
                 m.next = "OFFER"
                 with m.If(outside):
                     m.next = "FAILED"

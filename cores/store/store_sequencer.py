@@ -1,10 +1,10 @@
 """Control of the store engine: instructions, tokens, and when a pixel sets out."""
 
-from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
+from amaranth.hdl import Cat, Module, Mux, Signal, Value
 from amaranth.lib.wiring import In, Out
 
 from ..arch.error_codes import ErrorCode
-from ..arch.instruction_layout import instruction_layout, is_kind, is_operation
+from ..arch.instruction_layout import field_or_zero, instruction_layout, is_kind, is_operation
 from ..arch.isa import CHAIN, Opcode, Queue, WordForm, loads
 from ..arch.isa_features import is_supported
 from ..arch.registers import STATE_CODES
@@ -13,6 +13,7 @@ from ..control.engine_port import EnginePort, lacks
 from ..lib.component import Component
 from ..timing.store import StoreSequencerTiming
 from .chain import Chain, take_operation
+from .parts import beats_of, second_stage_of, words_of
 from .requantizer import PixelIssue, Requantizer
 from .store_pixels import StorePixels
 
@@ -79,13 +80,14 @@ class StoreSequencer(StoreSequencerTiming, Component):
         config, geometry, store = self.config, self.geometry, self.store
         word, chain = self.queue.p.word, self.chain
         add, pooled = chain.adds, store.pooled
+        words, results = words_of(config), beats_of(config)
         tiles = is_kind(geometry.words, WordForm.TILES, config)
         blocks_of_bank: Value | int = config.oc_groups
         if config.groups_share:
             shared = [is_kind(geometry.words, form, config) for form in (WordForm.SPREAD, WordForm.ALTERNATE)]
             blocks_of_bank = Mux(Cat(shared).any(), 1, config.oc_groups)
         # A local STORE's token is given when its beats are in the input buffer.
-        local = geometry.local if config.local_store else Const(0)
+        local = field_or_zero(geometry, Opcode.STORE_SET, "local", config)
 
         # The state is one of these, each a register as much waits for it, or none of them once something has failed: no
         # STORE is in hand; it has been taken; it waits for its token; its pixels set out.
@@ -138,14 +140,8 @@ class StoreSequencer(StoreSequencerTiming, Component):
         with m.If(begin):
             # The parameters take as long to come as one half of the bursts.
             m.d.sync += burst.eq(Requantizer.SECOND + 1)
-        in_bursts = bends
-        if config.binary_rows:
-            # Their beats pass the lanes' last registers after second turns, when the next burst's first ones do.
-            in_bursts = in_bursts & ~chain.signs
-        turn_comes = Mux(in_bursts, burst < Requantizer.SECOND, phase == 0)
-        if config.winograd:
-            # Nine words later, with the last one, it is the pixel's turn.
-            turn_comes = Mux(tiles, phase == 1, turn_comes)
+        turn_comes = words.turn(tiles, phase, Mux(
+            results.in_bursts(chain, bends), burst < Requantizer.SECOND, phase == 0))
         # All but what a pixel is made of is there: parameters, room, its turn.
         able, has_room = Signal(name="able"), Signal(name="has_room")
         m.d.sync += [
@@ -154,18 +150,10 @@ class StoreSequencer(StoreSequencerTiming, Component):
         ]
 
         # -- a pixel, or a word of its sum ----------------------------------------------------------------------------
-        first = last = Const(1)
-        if config.winograd:
-            # What a pixel needs stays there, or has been taken, so its words follow the first without a gap.
-            first, last = at.first, at.last
-            m.d.comb += [self.issue.first.eq(first), self.issue.negate.eq(at.negate)]
+        first, last = words.ends(m, self.issue, at)
         willing = Signal()      # but for the pool unit
         gives_token = Signal()
-        if config.product:
-            wants_residual = Signal()
-            m.d.comb += wants_residual.eq(residual & (at.block_start | ~chain.second.add.broadcast))
-        else:
-            wants_residual = residual
+        wants_residual = second_stage_of(config, chain).wants_other(m, residual, at)
         m.d.comb += [
             lacks_parameters.eq(~block_open),
             lacks_residual.eq(wants_residual & ~self.side_valid),
@@ -182,8 +170,7 @@ class StoreSequencer(StoreSequencerTiming, Component):
             self.issue.load.eq(at.block_start | add),
             self.issue.release.eq(Mux(add, at.block_end, at.block_start)),
         ]
-        if config.binary_rows:
-            m.d.comb += self.issue.row_end.eq(at.row_end)
+        m.d.comb += [self.issue[name].eq(at[name]) for name in results.ISSUE]
         # The second stage's two cycles after an issue are busy as well.
         recent = Signal(Requantizer.ADD_CYCLES - 1)
         m.d.sync += [

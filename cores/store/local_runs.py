@@ -1,0 +1,53 @@
+"""Rows of local STOREs."""
+
+from typing import Any
+
+from amaranth.hdl import Module, Mux, Signal, Value
+from amaranth.lib import stream, wiring
+from amaranth.lib.wiring import Out
+
+from .local_writer import LocalRun
+from .run_targets import RunTargets
+
+__all__ = ["LocalRuns"]
+
+
+class LocalRuns(RunTargets):
+    """To the input buffer those of a local STORE, by way of ``local``; they are outside if they begin beyond it."""
+
+    def ports(self) -> dict[str, wiring.Member]:
+        return {"local": Out(stream.Signature(LocalRun(self.config)))}  # instead: rows of a local STORE
+
+    def offer(self, m: Module, runs: Any, *, valid: Value, accepted: Value, row: Value, beats: Value, last: Value,
+              before: Value, outside: Value) -> None:
+        geometry, store, run = runs.geometry, runs.store, runs.run
+        to_buffer, local = geometry.local, runs.local
+        row_is_first, repeats = Signal(), Signal(reset_less=True)
+        entry = Signal.like(local.p.entry, name="entry", reset_less=True)
+        follows, one_beat = Signal(reset_less=True), Signal(reset_less=True)
+        m.d.comb += [
+            local.p.entry.eq(entry),
+            local.p.beats.eq(beats),
+            local.p.one.eq(one_beat),
+            local.p.follows.eq(follows),
+            local.p.last.eq(last),
+            local.p.post.eq(store.post_compute),
+            local.p.index.eq(runs.index),
+            local.valid.eq(valid & to_buffer),
+            run.valid.eq(valid & ~to_buffer),
+            accepted.eq(Mux(to_buffer, local.ready, run.ready)),
+        ]
+        m.d.sync += [one_beat.eq(geometry.cols == 1), repeats.eq(geometry.row_pitch == 0)]
+        with m.If(to_buffer):
+            m.d.sync += before.eq(row >= self.config.input_depth)
+            m.d.comb += outside.eq(before)
+        self._entry, self._follows, self._repeats, self._row_is_first = entry, follows, repeats, row_is_first
+
+    def begin(self, m: Module) -> None:
+        m.d.sync += self._row_is_first.eq(1)
+
+    def place(self, m: Module, row: Value) -> None:
+        m.d.sync += [self._entry.eq(row), self._follows.eq(self._repeats & ~self._row_is_first)]
+
+    def check(self, m: Module, last_row: Value) -> None:
+        m.d.sync += self._row_is_first.eq(last_row)

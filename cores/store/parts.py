@@ -1,0 +1,35 @@
+"""What a store engine is made of where optional units make a difference: which machine has what is said here."""
+
+from typing import Any
+
+from ..config import NpuConfig
+from .local_runs import LocalRuns
+from .pixel_words import PixelWords
+from .product_stage import ProductStage
+from .result_beats import ResultBeats
+from .run_targets import RunTargets
+from .second_stage import SecondStage
+from .sign_beats import SignBeats
+from .tile_words import TileWords
+
+__all__ = ["beats_of", "second_stage_of", "targets_of", "words_of"]
+
+
+def words_of(config: NpuConfig) -> PixelWords:
+    """Which words make a pixel's sum."""
+    return TileWords(config) if config.winograd else PixelWords(config)
+
+
+def second_stage_of(config: NpuConfig, chain: Any) -> SecondStage:
+    """What a ``chain``'s second stage can be."""
+    return ProductStage(chain) if config.product else SecondStage(chain)
+
+
+def beats_of(config: NpuConfig) -> ResultBeats:
+    """What beats of results are."""
+    return SignBeats(config) if config.binary_rows else ResultBeats(config)
+
+
+def targets_of(config: NpuConfig) -> RunTargets:
+    """Where rows go."""
+    return LocalRuns(config) if config.local_store else RunTargets(config)
