@@ -15,7 +15,7 @@ from .bus.write_engine import WriteEngine
 from .compute.compute_engine import ComputeEngine
 from .compute.engine_pair import EnginePair
 from .config import NpuConfig
-from .control.engine_port import token_bits, token_takers
+from .control.engine_port import setting_ports, token_bits, token_takers
 from .control.instruction_fetch import InstructionFetch
 from .control.machine_control import MachineControl
 from .control.performance_counters import PerformanceCounters
@@ -100,8 +100,9 @@ class Npu(Component):
         m.d.comb += compute.weights_level.eq(weight_ring.r_level)
         connect(m, load.write, compute.write)
         m.d.comb += [getattr(load, name).eq(getattr(store, name)) for name in kept_port(config, In)]
-        if config.stochastic_rows:
-            m.d.comb += compute.stream_shift.eq(registers.stream_shift)
+        engines = {Queue.LOAD: load, Queue.COMPUTE: compute, Queue.STORE: store}
+        m.d.comb += [getattr(engine, name).eq(getattr(registers, name)) for queue, engine in engines.items()
+                     for name in setting_ports(queue, config, In)]
         m.d.comb += [
             compute.read_enable.eq(store.read_enable),
             compute.read_bank.eq(store.read_bank),
@@ -112,7 +113,6 @@ class Npu(Component):
         # -- tokens -----------------------------------------------------------------------------------------------
         overflow = []
 
-        engines = {Queue.LOAD: load, Queue.COMPUTE: compute, Queue.STORE: store}
         for giver, taker in token_takers():
             source, sink = giver.name.lower(), taker.name.lower()
             counter = add(f"{source}_to_{sink}", TokenCounter(width=token_bits(giver, taker)))

@@ -8,11 +8,12 @@ import enum
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from .stochastic import MIN_LENGTH_LOG
+from .stochastic import LENGTH_BITS, MIN_LENGTH_LOG
 
 __all__ = [
     "BASE_ALIGNMENT", "COUNTERS", "COUNTER_BITS", "Control", "ENGINE_STATES", "LANES", "MAGIC", "REGION_BITS",
     "REGISTERS", "Register", "STATE_BITS", "STATE_CODES", "Status", "VERSION", "address_of", "registers_of",
+    "settings_of",
 ]
 
 #: Of `cores.config.NpuConfig`, the fields that multiply to a machine's MACs: the bytes of a register, lowest first.
@@ -73,13 +74,17 @@ COUNTERS: tuple[str, ...] = (
 
 @dataclass(frozen=True)
 class Register:
-    """``feature``: the field of `NpuConfig` without which a machine does not have it."""
+    """``feature``: the field of `NpuConfig` without which a machine does not have it. ``engine``: whose setting it is;
+    a port of its name, of ``bits``, that stands still during a run.
+    """
 
     name: str
     address: int
     writable: bool
     text: str
     feature: str = ""
+    engine: str = ""
+    bits: int = 32
 
 
 _FIXED = (
@@ -101,7 +106,7 @@ _FIXED = (
     Register("timeout", 0x40, True, "cycles without progress until TIMEOUT; 0 never; resets to 1,048,576"),
     Register("irq_enable", 0x44, True, "bit 0: raise irq while DONE or ERROR"),
     Register("stream_shift", 0x48, True, "streams are shorter by so many powers of two than COMPUTEs say, down to "
-             f"{1 << MIN_LENGTH_LOG} bits", "stochastic_rows"),
+             f"{1 << MIN_LENGTH_LOG} bits", "stochastic_rows", engine="compute", bits=LENGTH_BITS),
 )
 
 #: Bits of a counter: 32 would be full after 13 seconds at 333 MHz. In two registers: reading the low half holds the
@@ -119,6 +124,11 @@ REGISTERS: tuple[Register, ...] = _FIXED + tuple(
 def registers_of(config: object) -> tuple[Register, ...]:
     """The registers that a machine of this `NpuConfig` has."""
     return tuple(register for register in REGISTERS if not register.feature or getattr(config, register.feature))
+
+
+def settings_of(engine: str, config: object) -> tuple[Register, ...]:
+    """The settings of an engine that a machine of this `NpuConfig` has."""
+    return tuple(register for register in registers_of(config) if register.engine and register.engine == engine)
 
 
 def address_of(name: str) -> int:

@@ -8,11 +8,10 @@ from amaranth.lib.wiring import In, Out, connect, flipped
 
 from ..arch.isa import Queue
 from ..arch.numerics import POOL_WIDTH
-from ..arch.stochastic import LENGTH_BITS
 from ..buffers.accumulators import Accumulators
 from ..buffers.input_buffer import BufferWrite, InputBuffer
 from ..config import NpuConfig
-from ..control.engine_port import EnginePort, connect_shared
+from ..control.engine_port import EnginePort, connect_shared, setting_ports
 from ..lib.component import Component, record
 from ..timing.compute import ComputeEngineTiming
 from .array_unit import ArrayUnit
@@ -40,8 +39,7 @@ def compute_ports(config: NpuConfig) -> dict[str, wiring.Member]:
         "read_address": In(range(config.acc_depth)),  # at this place
         # The word, a cycle later and until the next is read.
         "read_data": Out(data.ArrayLayout(signed(config.acc_width), config.acc_lanes)),
-        # Streams are shorter by so many powers of two; stands still during a run.
-        **({"stream_shift": In(LENGTH_BITS)} if config.stochastic_rows else {}),
+        **setting_ports(Queue.COMPUTE, config, In),
     }
 
 
@@ -118,8 +116,8 @@ class ComputeEngine(ComputeEngineTiming, Component):
             self.read_data.eq(accumulators.read_data),
         ]
 
-        if config.stochastic_rows:
-            m.d.comb += sequencer.stream_shift.eq(self.stream_shift)
+        m.d.comb += [getattr(sequencer, name).eq(getattr(self, name))
+                     for name in setting_ports(Queue.COMPUTE, config, In)]
 
         # Stage 0 is the cycle of the buffer's address; the sums of stage 0's word appear at stage ``sums_stage``.
         # ``found`` goes with the pixels, ``words`` with the sums. Pixels are there at ``pixels_stage``, and in the

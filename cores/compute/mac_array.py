@@ -1,33 +1,23 @@
 """Multiplier array: select, multiply, sum."""
 
-from amaranth.hdl import Cat, Module, Mux, Signal, Value, signed, unsigned
-from amaranth.lib import data
+from amaranth.hdl import Cat, Module, Signal, Value, signed, unsigned
+from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
 from ..buffers.input_buffer import BankShape
 from ..config import NpuConfig
 from ..lib.bits import select
-from ..lib.component import Component, record
+from ..lib.component import Component
 from ..timing.compute import PRODUCT_BITS, MacArrayTiming, MacRowTiming, packed_products
+from .lane_sources import channel_layout
+from .word_parts import sources_of
 
 __all__ = ["MacArray", "MacRow"]
 
 
-def _channel_layout(config: NpuConfig) -> data.StructLayout:
-    """A channel's pixels on their way to the multipliers: packed, x0 and above it x1 less x0's borrow; or singly."""
-    parts = [17] if packed_products(config) else [config.activation_bits] * config.pixel_lanes
-    return data.StructLayout({f"part{number}": bits for number, bits in enumerate(parts)})
-
-
-def _sources_layout(config: NpuConfig) -> data.ArrayLayout:
-    """What a row selects from: the channels of a block, with ``depthwise`` for each of its lanes."""
-    channels = data.ArrayLayout(_channel_layout(config), config.ic_lanes)
-    return data.ArrayLayout(channels, config.nnz_lanes) if config.depthwise else channels
-
-
-#: With ``depthwise``: which of the pixels read a word's pixels are; docs/architecture.md, "Spread words".
-#: ``part``: which of a read's words, unless spread.
-SourceSelect = data.StructLayout({"part": 1, "spread": 1, "window": 1, "alternate": 1})
+def _clear_port(config: NpuConfig) -> dict[str, wiring.Member]:
+    """``clear_weights``, where other units make sums in the array's place: instead of new weights all become zero."""
+    return {"clear_weights": In(1)} if config.joins_sums else {}
 
 
 class MacRow(MacRowTiming, Component):
@@ -39,20 +29,20 @@ class MacRow(MacRowTiming, Component):
     def __init__(self, config: NpuConfig):
         self.config = config
         super().__init__({
-            "channels": In(_sources_layout(config)),  # what the selectors choose from
+            "channels": In(sources_of(config).layout()),  # what the selectors choose from
             "weights": In(data.ArrayLayout(signed(config.weight_bits), config.nnz_lanes)),  # of the next step
             # Of the next step: channel of each lane.
             "indices": In(data.ArrayLayout(unsigned(config.index_bits), config.nnz_lanes)),
             "load_indices": In(1),                    # take the indices over
             "load_weights": In(1),                    # take the weights over, a cycle later
-            **({"clear_weights": In(1)} if config.joins_sums else {}),  # instead: all weights become zero
+            **_clear_port(config),
             "sums": Out(data.ArrayLayout(signed(config.array_sum_bits), config.pixel_lanes)),  # of each pixel
             "carry": Out(1),                          # to be added to the sum of pixel 1
         })
 
     def elaborate(self, platform):
         m = Module()
-        config = self.config
+        config, sources = self.config, sources_of(self.config)
         group = packed_products(config)
         shift = PRODUCT_BITS + (group - 1).bit_length() if group else 0
 
@@ -68,10 +58,10 @@ class MacRow(MacRowTiming, Component):
             with m.If(self.load_indices):
                 m.d.sync += index.eq(self.indices[lane])
             base = config.window_base(lane)
-            channels = self.channels[lane] if config.depthwise else self.channels
+            channels = sources.of_lane(self.channels, lane)
             window = [channels[channel] for channel in range(base, base + config.select_fanin)]
             lane_products: list[tuple[Value, Value | None]] = []
-            for part in _channel_layout(config).members:
+            for part in channel_layout(config).members:
                 chosen = select(index, [channel[part] for channel in window])
                 selected = Signal(len(chosen), name=f"selected{lane}_{part}", reset_less=True)
                 m.d.sync += selected.eq(chosen)
@@ -131,28 +121,28 @@ class MacArray(MacArrayTiming, Component):
 
     Latency from ``pixels`` to ``sums``: ``MacArray.latency(config)``; one word a cycle. A step's indices and weights
     are taken over from the weight loader between the last word of the step before and its own first: ``load_indices``
-    comes ``MacArray.align(config)`` - 1 cycles after that word's ``pixels``. With ``depthwise``, words with ``window``
-    reach back over ``window_reads`` reads. Where sums are cleared, those of another unit take their place.
+    comes ``MacArray.align(config)`` - 1 cycles after that word's ``pixels``. Which pixels a word has follows from
+    `LaneSources`. Where sums are cleared, those of another unit take their place.
 
     Golden model: ``sim.golden.conv2d_accumulate``.
     """
 
     def __init__(self, config: NpuConfig):
         self.config = config
+        self.sources = sources_of(config)
         lanes = config.oc_lanes * config.nnz_lanes
         activations = data.ArrayLayout(signed(config.activation_bits), config.ic_lanes)
         super().__init__({
             "pixels": In(data.ArrayLayout(activations, config.banks)),  # as read from the banks
             "turn": In(BankShape(config)),    # bank of pixel 0; the others follow
-            # Which pixels the groups of output lanes take; belongs to the pixels of the cycle before.
-            **({"source": In(SourceSelect)} if config.depthwise else {}),
+            **self.sources.ports(),
             # Of the next step, for each reduction lane of each output lane.
             "weights": In(data.ArrayLayout(signed(config.weight_bits), lanes)),
             "indices": In(data.ArrayLayout(unsigned(config.index_bits), lanes)),  # channels that they select
             # Take the indices over, in the cycle in which the first word's channels are registered.
             "load_indices": In(1),
             "load_weights": In(1),            # take the weights over, a cycle later
-            **({"clear_weights": In(1)} if config.joins_sums else {}),  # instead: this step's sums are zero
+            **_clear_port(config),            # this step's sums are zero
             # Of each pixel of each output lane.
             "sums": Out(data.ArrayLayout(signed(config.array_sum_bits), config.acc_lanes)),
             "carries": Out(config.oc_lanes),  # to be added to pixel 1's sums
@@ -164,7 +154,7 @@ class MacArray(MacArrayTiming, Component):
         # Pixels in order, channel by channel: pixel q is in bank (q + turn) % banks.
         ordered = [[select(self.turn, [self.pixels[(q + turn) % config.banks][channel] for turn in range(config.banks)])
                     for q in range(config.banks)] for channel in range(config.ic_lanes)]
-        sources = self._gathered(m, ordered) if config.depthwise else [self._aligned(m, ordered)]
+        sources = self.sources.build(m, self, ordered)
 
         for oc in range(config.oc_lanes):
             row = MacRow(config)
@@ -176,59 +166,8 @@ class MacArray(MacArrayTiming, Component):
                 Value.cast(row.indices).eq(Cat(self.indices[lane] for lane in lanes)),
                 row.load_indices.eq(self.load_indices),
                 row.load_weights.eq(self.load_weights),
-                *([row.clear_weights.eq(self.clear_weights)] if config.joins_sums else []),
+                *[getattr(row, name).eq(getattr(self, name)) for name in _clear_port(config)],
                 self.carries[oc].eq(row.carry),
                 *[self.sums[pixel * config.oc_lanes + oc].eq(row.sums[pixel]) for pixel in range(config.pixel_lanes)],
             ]
         return m
-
-    def _pair(self, x: list[Value]) -> Value:
-        """A channel's pixels as `_channel_layout` has them."""
-        if packed_products(self.config):
-            return Cat(x[0], (x[1] - x[0][7])[:9])
-        return Cat(*x)
-
-    def _aligned(self, m: Module, ordered: list[list[Value]]) -> Value:
-        """All rows and lanes work on the pixels read."""
-        channels = record(_sources_layout(self.config), reset_less=True)
-        for channel, x in enumerate(ordered):
-            m.d.sync += Value.cast(channels[channel]).eq(self._pair([value.as_signed() for value in x]))
-        return channels
-
-    def _gathered(self, m: Module, ordered: list[list[Value]]) -> list[Value]:
-        """Sources of each group of output lanes: a multiplexer of four for every group, lane, channel and pixel.
-
-        Pixels are kept for ``window_reads`` reads, the oldest first: lane j's tap is j pixels to the right.
-        """
-        config, px = self.config, self.config.pixel_lanes
-        history: list[list[Value]] = []                # by channel
-        for channel, pixels in enumerate(ordered):
-            reads: list[list[Value]] = []
-            for age in range(config.window_reads):
-                registers: list[Value] = [
-                    Signal(signed(config.activation_bits), name=f"read{age}_{channel}_{q}", reset_less=True)
-                    for q in range(config.banks)]
-                newer = reads[-1] if reads else pixels
-                m.d.sync += [register.eq(value) for register, value in zip(registers, newer, strict=True)]
-                reads.append(registers)
-            history.append([pixel for read in reversed(reads) for pixel in read])
-
-        source = self.source
-        oldest = (config.window_reads - 1) * config.banks   # where the newest read begins
-        groups = []
-        for g in range(config.oc_groups):
-            # Registers would make these late; they are wires of a few bits.
-            second = Signal(2, name=f"choice{g}")
-            part = Mux(source.spread, g, source.part) if config.oc_groups > 1 else 0
-            m.d.comb += second.eq(Cat(Mux(source.window, source.alternate, part), source.window))
-            channels = record(_sources_layout(config), name=f"sources{g}", reset_less=True)
-            for lane in range(config.nnz_lanes):
-                for channel, window in enumerate(history):
-                    x = []
-                    for p in range(px):
-                        plain = [window[oldest + p], window[oldest + (px + p) % config.banks]]
-                        columns, rows = window[px * g + p + lane], window[min(2 * p + lane, len(window) - 1)]
-                        x.append(select(second, [*plain, columns, rows]).as_signed())
-                    m.d.sync += Value.cast(channels[lane][channel]).eq(self._pair(x))
-            groups.append(channels)
-        return groups

@@ -16,11 +16,10 @@ from ..arch.instruction_layout import (
 )
 from ..arch.isa import Opcode, Queue, StepKind, WordForm
 from ..arch.registers import STATE_CODES
-from ..arch.stochastic import LENGTH_BITS
 from ..buffers.accumulators import Accumulators
 from ..buffers.input_buffer import buffer_address_bits
 from ..config import NpuConfig
-from ..control.engine_port import EnginePort, lacks
+from ..control.engine_port import EnginePort, lacks, setting_ports
 from ..lib.component import Component, record
 from ..timing.compute import TileSequencerTiming
 from .stochastic.word_pace import WordPace
@@ -60,8 +59,7 @@ class TileSequencer(TileSequencerTiming, Component):
             "fill_valid": Out(1),               # there is a step whose weights can be gathered
             "fill_kinds": Out(kind_flags(StepKind, config)),    # what they are
             "fill_group": Out(field_shape(Opcode.COMPUTE, "groups")),               # its number in its block's tap
-            # Streams are shorter by so many powers of two.
-            **({"stream_shift": In(LENGTH_BITS)} if config.stochastic_rows else {}),
+            **setting_ports(Queue.COMPUTE, config, In),
             "weights_ready": In(1),             # the next step may start
             "pool_ready": In(1),                # the next window may
             "issue": Out(WordIssue(config)),  # what this cycle's addresses are for

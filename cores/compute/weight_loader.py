@@ -1,7 +1,7 @@
 """Weight loader: the weights of the next step, gathered after those at work."""
 
 from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value, signed, unsigned
-from amaranth.lib import data, stream
+from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from ..arch.instruction_layout import field_shape, kind_flags
@@ -15,6 +15,12 @@ __all__ = ["WeightLoader"]
 
 def _rows_port(kind: StepKind) -> str:
     return f"{kind.name.lower()}_rows"
+
+
+def _rows_ports(config: NpuConfig) -> dict[str, wiring.Member]:
+    """Of a step of another unit: the weights of each row; ``row_taken``, the last of them came a cycle ago."""
+    rows = {_rows_port(kind): Out(data.ArrayLayout(config.beat_bits, rows)) for kind, rows in config.unit_rows.items()}
+    return {**rows, "row_taken": Out(1)} if rows else {}
 
 
 class WeightLoader(WeightLoaderTiming, Component):
@@ -58,10 +64,7 @@ class WeightLoader(WeightLoaderTiming, Component):
             # Of each reduction lane of each output lane.
             "weights": Out(data.ArrayLayout(signed(config.weight_bits), lanes)),
             "indices": Out(data.ArrayLayout(unsigned(config.index_bits), lanes)),  # of the same lanes
-            # Of a step of another unit: the weights of each row.
-            **{_rows_port(kind): Out(data.ArrayLayout(config.beat_bits, rows))
-               for kind, rows in config.unit_rows.items()},
-            **({"row_taken": Out(1)} if config.unit_rows else {}),  # the last of the rows came a cycle ago
+            **_rows_ports(config),
         })
 
     def _rows_steps(self, step: data.View) -> list[tuple[Value, Value, int, int]]:
@@ -93,6 +96,11 @@ class WeightLoader(WeightLoaderTiming, Component):
             value |= lane // config.nnz_lanes % config.ic_lanes << lane * config.index_bits
         mask = (1 << config.beat_bits) - 1
         return [Const(value >> beat * config.beat_bits & mask, config.beat_bits) for beat in range(config.index_beats)]
+
+    def _made_indices(self) -> dict[str, list[Const]]:
+        """The index beats of the kinds of steps that the machine has and that are always the same."""
+        always = {"window": self._window_indices}
+        return {name: always[name]() for name in kind_flags(StepKind, self.config).members if name in always}
 
     def elaborate(self, platform):
         m = Module()
@@ -192,9 +200,9 @@ class WeightLoader(WeightLoaderTiming, Component):
                 for number, beat in enumerate(made):
                     with m.Case(number):
                         m.d.comb += index_beat.eq(beat)
-        if config.depthwise:
-            with m.If(step.kinds.window), m.Switch(count):
-                for number, beat in enumerate(self._window_indices()):
+        for name, beats_of_kind in self._made_indices().items():
+            with m.If(step.kinds[name]), m.Switch(count):
+                for number, beat in enumerate(beats_of_kind):
                     with m.Case(number):
                         m.d.comb += index_beat.eq(beat)
         with m.If(step.kinds.indexed):

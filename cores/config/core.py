@@ -88,8 +88,8 @@ class Core(Fields):
 
     @property
     def window_reads(self) -> int:
-        """Reads of ``banks`` pixels that the taps of one word of a depthwise window reach over."""
-        return (self.banks + self.nnz_lanes - 2) // self.banks + 1
+        """Reads of ``banks`` pixels that the taps of one word reach over: one, but in depthwise windows."""
+        return 1
 
     @property
     def word_places(self) -> int:

@@ -5,20 +5,23 @@ from types import SimpleNamespace
 
 from amaranth.hdl import Module, Value
 from amaranth.lib import stream, wiring
-from amaranth.lib.wiring import In, Out, connect, flipped
+from amaranth.lib.wiring import Flow, In, Out, connect, flipped
 
 from ..arch.instruction_layout import INDEX_BITS, QueueEntry
 from ..arch.isa import HEADER, OPERATIONS, Opcode, Queue
-from ..arch.registers import STATE_BITS
+from ..arch.registers import STATE_BITS, settings_of
 from ..bus.axi import ErrorReport
+from ..config import NpuConfig
 from ..lib.component import Component
 
-__all__ = ["TAKE_BITS", "EnginePort", "connect_shared", "lacks", "token_bits", "token_takers"]
+__all__ = ["ENGINES", "TAKE_BITS", "EnginePort", "connect_shared", "lacks", "setting_ports", "token_bits",
+           "token_takers"]
 
 #: Bits of a number of tokens that are taken at once.
 TAKE_BITS = next(field.bits for field in HEADER if field.name == "stores")
 
-_ENGINES = (Queue.LOAD, Queue.COMPUTE, Queue.STORE)
+#: Queues that an engine each executes.
+ENGINES = (Queue.LOAD, Queue.COMPUTE, Queue.STORE)
 
 
 def _flags(queue: Queue) -> frozenset[str]:
@@ -27,7 +30,7 @@ def _flags(queue: Queue) -> frozenset[str]:
 
 def token_takers() -> list[tuple[Queue, Queue]]:
     """Giver and taker of every kind of token."""
-    return [(giver, taker) for giver in _ENGINES for taker in _ENGINES
+    return [(giver, taker) for giver in ENGINES for taker in ENGINES
             if f"post_{taker.name.lower()}" in _flags(giver)]
 
 
@@ -62,6 +65,11 @@ class EnginePort(wiring.Signature):
             "halt": In(1),              # begin nothing more
         }
         super().__init__({name: member for name, member in members.items() if name not in without})
+
+
+def setting_ports(queue: Queue, config: NpuConfig, flow: Flow) -> dict[str, wiring.Member]:
+    """Ports for what the host has set for what executes a queue; they stand still during a run."""
+    return {register.name: flow(register.bits) for register in settings_of(queue.name.lower(), config)}
 
 
 def connect_shared(m: Module, outer: Component, inner: Component | wiring.PureInterface,

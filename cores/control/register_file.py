@@ -17,10 +17,10 @@ from ..arch.registers import (
     address_of,
     registers_of,
 )
-from ..arch.stochastic import LENGTH_BITS
 from ..bus.axi import AxiLite
 from ..config import NpuConfig
 from ..lib.component import Component
+from .engine_port import ENGINES, setting_ports
 
 __all__ = ["RegisterFile"]
 
@@ -41,6 +41,7 @@ class RegisterFile(Component):
 
     def __init__(self, config: NpuConfig):
         self.config = config
+        self._settings = {name: port for queue in ENGINES for name, port in setting_ports(queue, config, Out).items()}
         super().__init__({
             "bus": In(AxiLite()),               # the host
             "start": Out(1),                    # written to ``control``
@@ -57,8 +58,7 @@ class RegisterFile(Component):
             "data_beats": Out(REGION_BITS),              # its size
             "write_start": Out(REGION_BITS),             # first beat of it that may be written
             "timeout": Out(32, init=_TIMEOUT_AT_RESET),  # type: ignore[call-arg]  # cycles without progress; 0: any number
-            # Streams are shorter by so many powers of two.
-            **({"stream_shift": Out(LENGTH_BITS)} if config.stochastic_rows else {}),
+            **self._settings,                   # of the engines
             "irq_enable": Out(1),               # report by the interrupt
             "counter_select": Out(range(len(COUNTERS))),  # counter that is read
             "counter_value": In(COUNTER_BITS),  # its sum
@@ -78,8 +78,7 @@ class RegisterFile(Component):
             "timeout": self.timeout,
             "irq_enable": self.irq_enable,
         }
-        if config.stochastic_rows:
-            stored["stream_shift"] = self.stream_shift
+        stored |= {name: getattr(self, name) for name in self._settings}
         shown = {
             "id": Const(MAGIC, 32),
             "version": Const(VERSION, 32),

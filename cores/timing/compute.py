@@ -137,8 +137,7 @@ class ComputeEngineTiming:
 
         So an earlier word is in the accumulators before a later one is read.
         """
-        window = config.window_reads - 1 if config.depthwise else 0
-        return max(window, cls.lag(config)) + AccumulatorsTiming.HAZARD - 2
+        return max(config.window_reads - 1, cls.lag(config)) + AccumulatorsTiming.HAZARD - 2
 
 
 class EnginePairTiming:

@@ -63,7 +63,7 @@ class Compute:
         #: From an instruction's coming to the head of the queue until it can be taken.
         self._looking = EnginePairTiming.LATENCY if config.binary_engine else 0
         #: How much later than its first read a window's word is complete.
-        self._behind = config.window_reads - 1 if config.depthwise else 0
+        self._behind = config.window_reads - 1
         #: From an issue until its sums are in the accumulators, int8 and binary.
         sums = [ComputeEngineTiming.sums_latency(config)] * 2
         if config.binary_engine:

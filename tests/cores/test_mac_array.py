@@ -62,7 +62,7 @@ def test_mac_array(name, rng):
     array, latency, align = MacArray(config), MacArray.latency(config), MacArray.align(config)
     names = list(SOURCES) if config.oc_groups > 1 else [name for name in SOURCES if name != "part1"]
     # Reads before the newest that a window reaches back over.
-    back = config.window_reads - 1 if config.depthwise else 0
+    back = config.window_reads - 1
     lanes, bits = config.oc_lanes * config.nnz_lanes, config.activation_bits
     bench = Bench(array)
 

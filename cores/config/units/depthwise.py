@@ -19,6 +19,11 @@ class DepthwiseSettings(Core):
     def banks(self) -> int:
         return self.pixel_lanes * self.oc_groups if self.depthwise else super().banks
 
+    @property
+    def window_reads(self) -> int:
+        reads = (self.banks + self.nnz_lanes - 2) // self.banks + 1
+        return reads if self.depthwise else super().window_reads
+
     def check(self) -> None:
         super().check()
         self.require_switch("depthwise")

@@ -1,0 +1,1 @@
+"""Spread words: groups of output lanes on different pixels, reduction lanes on different taps."""
