@@ -9,8 +9,8 @@ from .isa import HEADER, INSTRUCTION_BYTES, LAYOUTS, Field, Kind, Opcode, Queue
 from .isa_features import reserved_fields, telling_bits
 
 __all__ = [
-    "INDEX_BITS", "QueueEntry", "field_or_zero", "field_shape", "flags_of", "instruction_layout", "is_kind",
-    "is_operation", "kind_flags", "opcode_of", "queue_layout",
+    "INDEX_BITS", "QueueEntry", "bits_of", "field_or_zero", "field_shape", "flags_of", "instruction_layout",
+    "is_kind", "is_operation", "kind_flags", "opcode_of", "queue_layout",
 ]
 
 #: Bits of an instruction's index: programs of up to 16 M instructions.
@@ -38,6 +38,11 @@ def queue_layout(queue: Queue) -> data.UnionLayout:
 def field_shape(opcode: Opcode, name: str) -> Shape:
     """Shape of one field of an operation."""
     return Shape.cast(instruction_layout(opcode).members[name])
+
+
+def bits_of(opcode: Opcode, name: str, config: object) -> int:
+    """Bits of a field; in a machine that does not have it, none."""
+    return 0 if name in reserved_fields(opcode, config) else field_shape(opcode, name).width
 
 
 def field_or_zero(word: Any, opcode: Opcode, name: str, config: object) -> Value:

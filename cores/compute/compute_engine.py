@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from amaranth.hdl import Cat, Module, Mux, Signal, Value, signed
+from amaranth.hdl import Cat, Module, Signal, Value, signed
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
 
@@ -12,7 +12,7 @@ from ..buffers.accumulators import Accumulators
 from ..buffers.input_buffer import BufferWrite, InputBuffer
 from ..config import NpuConfig
 from ..control.engine_port import EnginePort, connect_shared, setting_ports
-from ..lib.component import Component, record
+from ..lib.component import Component
 from ..timing.compute import ComputeEngineTiming
 from .array_unit import ArrayUnit
 from .array_units import units_of
@@ -20,7 +20,8 @@ from .mac_array import MacArray
 from .pool_unit import PoolUnit
 from .tile_sequencer import TileSequencer
 from .weight_loader import WeightLoader
-from .word_issue import WordIssue, issue_stages
+from .word_kind import issue_stages
+from .word_parts import word_kinds
 
 __all__ = ["ComputeEngine", "compute_ports"]
 
@@ -66,23 +67,6 @@ class ComputeEngine(ComputeEngineTiming, Component):
             } if paired else {}),
         })
 
-    def _lagging(self, m: Module, issued: Any) -> tuple[Any, list[Any]]:
-        """Issues as their sums come, those of units that lag `lag` cycles later; and the registers for it."""
-        names = [unit.KIND.name.lower() for unit in units_of(self.config) if unit.LAGS]
-        assert set(names) <= {"stochastic"}, "the sequencer keeps no other unit's words apart"
-        stages = issue_stages(m, self.config, issued, self.lag(self.config) if names else 0, "lagging")
-        if len(stages) == 1:
-            return issued, []
-
-        def lags(word: Any) -> Value:
-            return Cat(word[name] for name in names).any()
-
-        later = record(WordIssue(self.config), name="later")
-        m.d.comb += Value.cast(later).eq(Mux(lags(stages[-1]), stages[-1], issued))
-        with m.If(lags(issued) & ~lags(stages[-1])):
-            m.d.comb += later.eq(0)
-        return later, stages[1:]
-
     def _units(self, latency: int) -> list[ArrayUnit]:
         """The units beside the array, whose sums come ``latency`` cycles after the pixels, or later if they lag."""
         return [unit(self.config, latency=latency + (self.lag(self.config) if unit.LAGS else 0))
@@ -127,18 +111,14 @@ class ComputeEngine(ComputeEngineTiming, Component):
         sums_stage = InputBuffer.LATENCY + self.sums_latency(config)
         address_stage = sums_stage - Accumulators.READ_AHEAD
 
-        reads = issue_stages(m, config, sequencer.issue, pixels_stage, "read")
+        reads = issue_stages(m, sequencer.issue, pixels_stage, "read")
         found = reads[-1]
         issued = sequencer.issue
-        if config.depthwise:
-            # A window's word is complete when its last read is there.
-            windows = issue_stages(m, config, issued, config.window_reads - 1, "window")
-            issued = record(WordIssue(config))
-            m.d.comb += Value.cast(issued).eq(Mux(windows[-1].window, windows[-1], sequencer.issue))
-            with m.If(sequencer.issue.window & ~windows[-1].window):
-                m.d.comb += issued.eq(0)
-        issued, lagging = self._lagging(m, issued)
-        words = issue_stages(m, config, issued, address_stage + Accumulators.LATENCY, "stage")
+        late: list[Any] = []    # words that come later than others
+        for kind in word_kinds(config):
+            issued, stages = kind.follow(m, issued)
+            late += stages
+        words = issue_stages(m, issued, address_stage + Accumulators.LATENCY, "stage")
         written = words[address_stage]
 
         units = self._units(self.sums_latency(config))
@@ -178,10 +158,9 @@ class ComputeEngine(ComputeEngineTiming, Component):
                 m.d.comb += total.eq(either)
             sums = joined
 
-        activations = Value.cast(buffer.read_data)
-        if config.activation_bits > 8:      # the pool unit takes the int8 that they are in plain tiles
-            activations = Cat(activations.word_select(number, config.activation_bits)[:8]
-                              for number in range(config.banks * config.ic_lanes))
+        # The pool unit takes the int8 that they are in plain tiles.
+        activations = Cat(Value.cast(buffer.read_data).word_select(number, config.activation_bits)[:8]
+                          for number in range(config.banks * config.ic_lanes))
         m.d.comb += [
             array.pixels.eq(buffer.read_data),
             array.turn.eq(found.turn),
@@ -205,13 +184,7 @@ class ComputeEngine(ComputeEngineTiming, Component):
             pool.pixel_bank.eq(found.lane + found.turn),
             Value.cast(pool.pixels).eq(activations),
         ]
-        if config.depthwise:
-            m.d.comb += [
-                array.source.part.eq(words[pixels_stage + 1].lane[-1]),
-                array.source.spread.eq(words[pixels_stage + 1].spread),
-                array.source.window.eq(words[pixels_stage + 1].window),
-                array.source.alternate.eq(words[pixels_stage + 1].alternate),
-            ]
+        m.d.comb += array.sources.follow(array, words[pixels_stage + 1])
         if Accumulators.split(config):
             m.d.comb += [
                 accumulators.upper_enable.eq(written.upper_gemm),
@@ -219,7 +192,7 @@ class ComputeEngine(ComputeEngineTiming, Component):
             ]
         # A window's step can start with a word that only the upper group has, and end with one that neither has.
         in_flight = 0
-        for stage in [*reads[1:], *words[1:], *(windows if config.depthwise else []), *lagging]:
+        for stage in [*reads[1:], *words[1:], *late]:
             in_flight = in_flight | stage.gemm | stage.pool | stage.step_start | stage.post_store
         at_work = Signal()
         m.d.comb += at_work.eq(~sequencer.idle | in_flight)

@@ -2,16 +2,18 @@
 
 from typing import Any
 
-from amaranth.hdl import Module, Mux, Signal, Value, signed, unsigned
+from amaranth.hdl import Module, Mux, Shape, Signal, Value, signed, unsigned
 from amaranth.lib import data
 from amaranth.lib.wiring import In, Out
 
-from ..arch.instruction_layout import field_shape, instruction_layout, is_kind, kind_flags
-from ..arch.isa import Opcode, StepKind, WordForm
+from ..arch.instruction_layout import bits_of, field_or_zero, field_shape, instruction_layout, kind_flags
+from ..arch.isa import Opcode, StepKind
 from ..buffers.input_buffer import ENTRY_BITS, BankShape
 from ..config import NpuConfig
 from ..lib.component import Component, record
 from ..timing.compute import TileLoopsTiming
+from .loop_words import Count, LoopRegisters
+from .word_parts import loop_words_of, word_kinds
 
 __all__ = ["TileLoops"]
 
@@ -53,15 +55,17 @@ class TileLoops(TileLoopsTiming, Component):
 
     def __init__(self, config: NpuConfig):
         self.config = config
+        self._words = loop_words_of(config)
+        self._words_stay = any(kind.STAYS for kind in word_kinds(config))
         compute = instruction_layout(Opcode.COMPUTE)
         # A bit more than any word's address: one beyond the bank is seen.
-        base_bits = field_shape(Opcode.COMPUTE, "acc_base").width if config.winograd else 0
+        base_bits = bits_of(Opcode.COMPUTE, "acc_base", config)
         acc_address = unsigned(1 + max((config.acc_depth - 1).bit_length(), base_bits))
         super().__init__({
             "start": In(1),            # begin the instruction below
             "go": In(1),               # issue this cycle
-            # A word begins that a later ``go`` ends; no other does.
-            **({"begin": In(1)} if config.stochastic_rows else {}),
+            # Where words stay: one begins that a later ``go`` ends; no other does.
+            **({"begin": In(1)} if self._words_stay else {}),
             "next_geometry": In(instruction_layout(Opcode.COMPUTE_SET)),  # of the instruction to begin
             "next_word": In(compute),  # the instruction to begin
             "next_pool": In(1),        # it is a POOL
@@ -90,9 +94,8 @@ class TileLoops(TileLoopsTiming, Component):
 
     def _prepare(self, m: Module) -> Any:
         """Registers with what the loops make of the instruction to begin."""
-        config, g, word, pool = self.config, self.next_geometry, self.next_word, self.next_pool
-        px, banks = config.pixel_lanes, config.banks
-        columns = g.cols.shape()
+        g, word, pool = self.next_geometry, self.next_word, self.next_pool
+        columns = Shape.cast(g.cols.shape())
         prepared = record(data.StructLayout({
             "row_cycles": columns,      # a row's cycles
             # A single one: cycle of a row, row, step of a tap, kx, ky, block, column of a stride; step of a ky.
@@ -104,28 +107,19 @@ class TileLoops(TileLoopsTiming, Component):
             "back": signed(1 + len(g.stride)),  # from the last column of a stride to its first
             # Where the second block and the second ky begin.
             "next_block": ENTRY_BITS, "next_line": ENTRY_BITS,
-            # A depthwise COMPUTE; the first ky's steps have a row more; accumulator words of a row.
-            **({"window": 1, "shift": 1, "words": columns} if config.depthwise else {}),
+            **self._words.members(columns),
         }), name="prepared")
 
         def single(count):
             return count == 1
 
-        def words_of(pixels):
-            return (g.cols + (pixels - 1)) >> (pixels - 1).bit_length()
-
-        def two_of(pixels):
-            return (g.cols > pixels) & (g.cols <= 2 * pixels)
+        def row_of(pixels):
+            """Of words of so many pixels."""
+            words = (g.cols + (pixels - 1)) >> (pixels - 1).bit_length()
+            return Count(words, g.cols <= pixels, (g.cols > pixels) & (g.cols <= 2 * pixels))
 
         # A cycle takes a pixel of a POOL, a read of a window, or a word of pixels.
-        row_cycles, one_col, two_cols = words_of(px), g.cols <= px, two_of(px)
-        if config.depthwise:
-            spread, window = is_kind(g.words, WordForm.SPREAD, config), self.next_kinds.window
-            row_cycles, one_col = Mux(spread, words_of(banks), row_cycles), Mux(spread, g.cols <= banks, one_col)
-            two_cols = Mux(spread, two_of(banks), two_cols)
-            m.d.sync += [prepared.words.eq(row_cycles), prepared.window.eq(window), prepared.shift.eq(window & g.shift)]
-            row_cycles, one_col = Mux(window, g.reads, row_cycles), Mux(window, g.reads <= 1, one_col)
-            two_cols = Mux(window, g.reads == 2, two_cols)
+        row_cycles, one_col, two_cols = self._words.row(m, self, prepared, row_of)
         m.d.sync += [
             prepared.row_cycles.eq(Mux(pool, g.cols, row_cycles)),
             prepared.one_col.eq(Mux(pool, single(g.cols), one_col)),
@@ -159,8 +153,7 @@ class TileLoops(TileLoopsTiming, Component):
         with m.If(self.start):
             m.d.sync += [g.eq(self.next_geometry), word.eq(self.next_word), pool.eq(self.next_pool), own.eq(prepared),
                          self.kinds.eq(self.next_kinds)]
-        if config.depthwise:
-            m.d.comb += self.window.eq(own.window)
+        self._words.begin(m, self, own)
 
         cols, rows = _Passes(own.row_cycles, "col"), _Passes(g.rows, "row")
         groups, kxs = _Passes(word.groups, "group"), _Passes(g.kernel_w, "kx")
@@ -179,7 +172,9 @@ class TileLoops(TileLoopsTiming, Component):
         # Where the block begins, and the next block and the next ky: known before they do.
         block_base, next_block, next_line = (
             Signal(ENTRY_BITS, name=name) for name in ("block_base", "next_block", "next_line"))
-        taps = [Signal(ENTRY_BITS, name=f"tap{bank}") for bank in range(banks)]
+        taps: list[Value] = [Signal(ENTRY_BITS, name=f"tap{bank}") for bank in range(banks)]
+        emits = Signal(init=1)      # a cycle of a row has a word
+        at = LoopRegisters(own, cols, groups, kxs, phases, rows, first_ky, last_pixel, taps, emits)
 
         def start_line(base, of):
             """The first kx of a ky, whose entries begin at ``base``; ``of``: what was prepared of the instruction."""
@@ -204,10 +199,7 @@ class TileLoops(TileLoopsTiming, Component):
                 m.d.sync += [t.eq(t + Mux(self.turn == bank, 1, own.back)) for bank, t in enumerate(taps)]
             with m.Else():
                 m.d.sync += [*phases.next(), *[t.eq(t + 1) for t in taps]]
-            if config.depthwise:
-                with m.If(self.window):     # the next nnz_lanes taps
-                    m.d.sync += [*phases.start(g.stride, own.one_phase, own.two_phases), self.turn.eq(0)]
-                    m.d.sync += [t.eq(t + config.nnz_lanes // banks) for t in taps]
+            self._words.next_taps(m, self, at)
 
         def next_tap():
             """Next group; after the last, next kx; after the last, next ky; after the last, next window or block."""
@@ -238,21 +230,15 @@ class TileLoops(TileLoopsTiming, Component):
         pixel_offset = Signal(ENTRY_BITS)
         taken = Signal(range(banks + 1))        # pixels of a read that a cycle takes
         m.d.comb += taken.eq(Mux(pool, 1, px))
-        if config.depthwise:
-            with m.If(is_kind(g.words, WordForm.SPREAD, config) & ~pool):
-                m.d.comb += taken.eq(banks)
+        self._words.pixels_taken(m, self, taken)
 
         def start_pixels(of):
             one = of is prepared
             geometry = self.next_geometry if one else g
-            count, single, two = geometry.rows, of.one_row, of.two_rows
-            if config.depthwise:
-                # With ``shift`` a step of the first ky has a row more.
-                more = of.shift if one else of.shift & first_ky & ~(groups.last & kxs.last)
-                count, single, two = count + more, single & ~more, Mux(more, single, two)
-            return [*cols.start(of.row_cycles, of.one_col, of.two_cols), *rows.start(count, single, two),
+            of_step = self._words.rows(of, Count(geometry.rows, of.one_row, of.two_rows), None if one else at)
+            return [*cols.start(of.row_cycles, of.one_col, of.two_cols), *rows.start(*of_step),
                     next_row.eq(geometry.buf_row_step), pixel_offset.eq(0), self.lane.eq(0),
-                    last_pixel.eq(of.one_col & single)]
+                    last_pixel.eq(of.one_col & of_step.single)]
 
         def next_pixel():
             """On by the pixels taken; after the last, next row; after the last, the first again."""
@@ -275,33 +261,19 @@ class TileLoops(TileLoopsTiming, Component):
 
         # -- words of the accumulators ------------------------------------------------------------------------------
         def start_words(instruction):
-            return self.acc_address.eq(instruction.acc_base if config.winograd else 0)
+            return self.acc_address.eq(field_or_zero(instruction, Opcode.COMPUTE, "acc_base", config))
 
-        emits = Signal(init=1)
         m.d.comb += [self.lower.eq(emits), self.upper.eq(emits), self.upper_address.eq(self.acc_address)]
-        if config.depthwise:
-            # A window may read on after its row's last word, for that word's taps.
-            words_left = Signal.like(own.words, name="words_left")
-            first_row = Signal()
-            above = Signal()
-            m.d.comb += above.eq(own.shift & first_ky)     # the upper group is a row behind
-            with m.If(above):
-                m.d.comb += [self.lower.eq(emits & ~rows.last), self.upper.eq(emits & ~first_row),
-                             self.upper_address.eq(self.acc_address - own.words)]
+        self._words.emit(m, self, at)
 
         def next_word():
             with m.If(last_pixel):
                 m.d.sync += start_words(word)
             with m.Elif(emits):
                 m.d.sync += self.acc_address.eq(self.acc_address + 1)
-            if config.depthwise:
-                with m.If(cols.last):
-                    m.d.sync += [words_left.eq(own.words), emits.eq(1), first_row.eq(last_pixel)]
-                with m.Else():
-                    m.d.sync += [words_left.eq(words_left - 1),
-                                 emits.eq(~self.window | emits & (words_left != 1))]
+            self._words.next_word(m, self, at)
 
-        if config.stochastic_rows:
+        if self._words_stay:
             with m.If(self.begin):
                 m.d.sync += self.at_start.eq(0)
 
@@ -315,8 +287,7 @@ class TileLoops(TileLoopsTiming, Component):
                 m.d.sync += [block_base.eq(base), next_block.eq(prepared.next_block),
                              *blocks.start(self.next_word.blocks, prepared.one_block, prepared.two_blocks)]
                 m.d.sync += [*start_taps(base, prepared), *start_pixels(prepared), start_words(self.next_word)]
-                if config.depthwise:
-                    m.d.sync += [words_left.eq(prepared.words), emits.eq(1), first_row.eq(1)]
+                self._words.start(m, prepared, at)
             with m.Else():
                 m.d.sync += self.at_start.eq(Mux(pool, last_tap, last_pixel))
                 with m.If(pool | last_pixel):

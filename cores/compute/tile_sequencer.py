@@ -10,11 +10,10 @@ from ..arch.instruction_layout import (
     field_shape,
     flags_of,
     instruction_layout,
-    is_kind,
     is_operation,
     kind_flags,
 )
-from ..arch.isa import Opcode, Queue, StepKind, WordForm
+from ..arch.isa import Opcode, Queue, StepKind
 from ..arch.registers import STATE_CODES
 from ..buffers.accumulators import Accumulators
 from ..buffers.input_buffer import buffer_address_bits
@@ -22,9 +21,10 @@ from ..config import NpuConfig
 from ..control.engine_port import EnginePort, lacks, setting_ports
 from ..lib.component import Component, record
 from ..timing.compute import TileSequencerTiming
-from .stochastic.word_pace import WordPace
 from .tile_loops import TileLoops
 from .word_issue import WordIssue
+from .word_kind import Turn
+from .word_parts import word_kinds
 
 __all__ = ["TileSequencer"]
 
@@ -33,7 +33,7 @@ _STATE = STATE_CODES["compute"]
 
 class TileSequencer(TileSequencerTiming, Component):
     """Control of the compute queue: an issue a cycle (`TileLoops`), from one instruction to the next without a gap.
-    With ``stochastic_rows`` a word of streams stays for some cycles (`WordPace`); the loops go on with its last.
+    What is different for words that not all machines have, their `WordKind` says.
 
     A step starts when its weights are ready and ``min_step`` cycles after the step before (the accumulators' hazard).
     The instruction after the running one is decoded early, so that its weights can be gathered (``fill_*``).
@@ -69,6 +69,7 @@ class TileSequencer(TileSequencerTiming, Component):
     def elaborate(self, platform):
         m = Module()
         config = self.config
+        kinds = word_kinds(config)
         m.submodules.loops = loops = TileLoops(config)
         set_layout, compute_layout = instruction_layout(Opcode.COMPUTE_SET), instruction_layout(Opcode.COMPUTE)
 
@@ -98,34 +99,18 @@ class TileSequencer(TileSequencerTiming, Component):
         # All that it depends on are registers, and what follows from it is in one look-up table more.
         running, index = loops.running, Signal(INDEX_BITS)
         began = Signal()    # a cycle ago the running instruction did; ``following`` is still the same
-        g, pool, window = loops.geometry, loops.pool, loops.window
+        g, pool = loops.geometry, loops.pool
         # A POOL's word seen as itself.
         windows = data.View(instruction_layout(Opcode.POOL), Value.cast(loops.word))
         step_free, pause = Signal(init=1), Signal(range(self.min_step))
         go, done, step_starts = Signal(), Signal(), Signal()
-        may_go, works, begins = running, go, go
-        if config.stochastic_rows:
-            m.submodules.pace = pace = WordPace(config)
-            # A word of streams begins when it may, and the loops go on when it is over.
-            works, begins, may_go = Signal(name="works"), Signal(name="begins"), pace.may_go
-            stays = Signal()        # a word begins that does
-            m.d.comb += [
-                stays.eq(running & pace.several & ~pace.inside
-                         & ~(loops.at_start & ~(self.weights_ready & step_free))),
-                begins.eq(go & ~pace.inside | stays),
-                works.eq(go | stays | pace.inside),
-                loops.begin.eq(stays),
-                pace.begin.eq(stays),
-                pace.take.eq(loops.start),
-                pace.done.eq(done),
-                pace.shift.eq(self.stream_shift),
-                pace.stochastic.eq(following.kinds.stochastic),
-                *[getattr(pace, name).eq(following.word[name]) for name in ("length", "made")],
-            ]
+        turn = Turn(running, go, go)
+        for kind in kinds:
+            turn = kind.pace(m, self, loops, turn, go=go, done=done, step_free=step_free, following=following)
         m.d.comb += [
-            go.eq(may_go & ~(loops.at_start & ~Mux(pool, self.pool_ready, self.weights_ready & step_free))),
+            go.eq(turn.may_go & ~(loops.at_start & ~Mux(pool, self.pool_ready, self.weights_ready & step_free))),
             done.eq(go & loops.last),
-            step_starts.eq(begins & loops.at_start & ~pool),
+            step_starts.eq(turn.begins & loops.at_start & ~pool),
             loops.go.eq(go),
         ]
         with m.If(step_starts):
@@ -138,19 +123,15 @@ class TileSequencer(TileSequencerTiming, Component):
         waits_load = lacks(self.load_level, following.word.wait_load)
         waits_store = lacks(self.store_level, following.word.wait_store)
         may_follow, prepared, last_index = 1, Signal(), Signal.like(index, name="last_index")
-        kinds = []      # what must be the same of the next instruction and the running one
-        if config.depthwise:
-            kinds.append(following.kinds.window == window)
-        if config.stochastic_rows:
-            kinds.append(pace.same)
-        if kinds:
+        alike = [condition for kind in kinds for condition in kind.same(loops, following)]
+        if alike:
             # Between two kinds nothing runs for a while.
             distance = Signal(range(self.distance))
             with m.If(running):
                 m.d.sync += distance.eq(self.distance - 1)
             with m.Elif(distance != 0):
                 m.d.sync += distance.eq(distance - 1)
-            same = kinds[0] if len(kinds) == 1 else Cat(kinds).all()
+            same = alike[0] if len(alike) == 1 else Cat(alike).all()
             may_follow = same | (~running & (distance == 0))
         m.d.sync += prepared.eq(following.valid & may_follow & ~waits_load & ~waits_store & ~self.halt & ~loops.start)
         m.d.comb += [
@@ -200,26 +181,8 @@ class TileSequencer(TileSequencerTiming, Component):
             issue.maximum.eq(windows.maximum),
             self.post_load.eq(done & loops.word.post_load),
         ]
-        if config.depthwise:
-            m.d.sync += [
-                issue.spread.eq(is_kind(g.words, WordForm.SPREAD, config)),
-                issue.window.eq(go & window),
-                issue.alternate.eq(is_kind(g.words, WordForm.ALTERNATE, config)),
-            ]
-        for kind in config.unit_rows:
-            name = kind.name.lower()
-            own = loops.kinds[name]
-            m.d.sync += [
-                issue[name].eq(works & own),
-                issue[f"{name}_take"].eq(Cat(own & (loops.group == group)
-                                             for group in range(config.unit_groups(kind)))),
-            ]
-        if config.stochastic_rows:
-            m.d.sync += [
-                issue.word_start.eq(begins & loops.kinds.stochastic),
-                issue.length.eq(pace.length_log),
-                issue.made.eq(pace.made_log),
-            ]
+        for kind in kinds:
+            m.d.sync += kind.issue(issue, loops, turn, go=go)
         if Accumulators.split(config):
             m.d.sync += [issue.upper_gemm.eq(go & ~pool & loops.upper), issue.upper_address.eq(loops.upper_address)]
 
@@ -245,7 +208,7 @@ class TileSequencer(TileSequencerTiming, Component):
         m.d.comb += self.idle.eq(~(self.queue.valid | following.valid | running | issued))
         state = Signal.like(self.state, name="state_now")
         m.d.sync += self.state.eq(state)
-        with m.If(works):
+        with m.If(turn.works):
             m.d.comb += state.eq(_STATE["busy"])
         with m.Elif(running & loops.at_start & ~pool & ~self.weights_ready):
             m.d.comb += state.eq(_STATE["wait_weights"])

@@ -4,9 +4,32 @@ has what is said here.
 
 from ..config import NpuConfig
 from .lane_sources import LaneSources
+from .loop_words import LoopWords
+from .spread.spread_loops import SpreadLoops
 from .spread.spread_sources import SpreadSources
+from .spread.spread_words import SpreadWords
+from .stochastic.stream_words import StreamWords
+from .unit_words import UnitWords
+from .word_kind import WordKind
 
-__all__ = ["sources_of"]
+__all__ = ["loop_words_of", "sources_of", "word_kinds"]
+
+#: Field of `NpuConfig` -> words that machines have in which it is not 0.
+_KINDS: dict[str, type[WordKind]] = {
+    "depthwise": SpreadWords,
+    "unit_rows": UnitWords,
+    "stochastic_rows": StreamWords,
+}
+
+
+def word_kinds(config: NpuConfig) -> list[WordKind]:
+    """Words that not all machines have."""
+    return [kind(config) for field, kind in _KINDS.items() if getattr(config, field)]
+
+
+def loop_words_of(config: NpuConfig) -> LoopWords:
+    """How the loops of a tile count its words."""
+    return SpreadLoops(config) if config.depthwise else LoopWords(config)
 
 
 def sources_of(config: NpuConfig) -> LaneSources:

@@ -12,7 +12,7 @@ from ...lib.component import Component
 from ..compute_engine import ComputeEngine, compute_ports
 from ..tile_sequencer import TileSequencer
 from ..weight_loader import WeightLoader
-from ..word_issue import issue_stages
+from ..word_kind import issue_stages
 from .binary_words import BinaryWords
 
 __all__ = ["BinaryEngine"]
@@ -55,7 +55,7 @@ class BinaryEngine(Component):
         # Stage 0 is the cycle of the buffer's address; the counts of its word appear at stage ``counts_stage``.
         counts_stage = InputBuffer.LATENCY + latency
         address_stage = counts_stage - Accumulators.READ_AHEAD
-        words = issue_stages(m, config, sequencer.issue, address_stage + Accumulators.LATENCY, "stage")
+        words = issue_stages(m, sequencer.issue, address_stage + Accumulators.LATENCY, "stage")
         written = words[address_stage]
         m.d.comb += [
             sequencer.weights_ready.eq(loader.ready),
