@@ -8,7 +8,7 @@ from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import Flow, In, Out
 
 from ..arch.isa import LAYOUTS
-from ..config import NpuConfig
+from ..config import NpuConfig, part_of
 from ..lib.component import Component
 from ..timing.buffers import InputBufferTiming
 from .entry_marks import entry_marks
@@ -112,7 +112,7 @@ class InputBuffer(InputBufferTiming, Component):
 
     def __init__(self, config: NpuConfig):
         self.config = config
-        self._values = (_FlaggedValues if config.binary_rows else _Values)(config)
+        self._values = part_of(config, _Values, {"binary_rows": _FlaggedValues})(config)
         banks = config.banks
         address = unsigned(buffer_address_bits(config))
         super().__init__({

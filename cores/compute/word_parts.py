@@ -2,7 +2,7 @@
 has what is said here.
 """
 
-from ..config import NpuConfig
+from ..config import NpuConfig, part_of
 from .lane_sources import LaneSources
 from .loop_words import LoopWords
 from .spread.spread_loops import SpreadLoops
@@ -29,9 +29,9 @@ def word_kinds(config: NpuConfig) -> list[WordKind]:
 
 def loop_words_of(config: NpuConfig) -> LoopWords:
     """How the loops of a tile count its words."""
-    return SpreadLoops(config) if config.depthwise else LoopWords(config)
+    return part_of(config, LoopWords, {"depthwise": SpreadLoops})(config)
 
 
 def sources_of(config: NpuConfig) -> LaneSources:
     """What the multipliers choose from."""
-    return SpreadSources(config) if config.depthwise else LaneSources(config)
+    return part_of(config, LaneSources, {"depthwise": SpreadSources})(config)

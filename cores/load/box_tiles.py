@@ -4,6 +4,7 @@ from typing import Any
 
 from amaranth.hdl import Const, Module, Value
 
+from ..config import NpuConfig
 from .buffer_port import BufferPort
 from .load_dispatch import LoadDispatch
 from .load_path import LoadPath
@@ -24,6 +25,9 @@ class BoxTiles:
     valid: Value = Const(0)
     idle: Value = Const(1)
     port: type[BufferPort] = BufferPort
+
+    def __init__(self, config: NpuConfig):
+        self.config = config
 
     def add(self, m: Module) -> None:
         """The hardware becomes a part of the load engine's writer."""

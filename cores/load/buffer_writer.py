@@ -8,7 +8,7 @@ from ..arch.instruction_layout import INDEX_BITS
 from ..arch.isa import Queue
 from ..arch.registers import STATE_CODES
 from ..buffers.input_buffer import BufferWrite, kept_port
-from ..config import NpuConfig
+from ..config import NpuConfig, part_of
 from ..control.engine_port import EnginePort, connect_shared
 from ..lib.component import Component
 from ..timing.buffers import write_latency
@@ -43,7 +43,7 @@ class BufferWriter(Component):
     def __init__(self, config: NpuConfig):
         self.config = config
         self.path = path_of(config)(config)
-        self.tiles = TileBoxes(config) if config.winograd else BoxTiles()
+        self.tiles = part_of(config, BoxTiles, {"winograd": TileBoxes})(config)
         super().__init__({
             # Stores, errors and halting are the requester's business.
             **EnginePort(Queue.LOAD, without=("queue", "store_level", "store_take", "error", "halt")).members,

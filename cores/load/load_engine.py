@@ -1,6 +1,6 @@
 """Load engine: memory to input buffer, weight ring and side ring."""
 
-from amaranth.hdl import Cat, Module, Mux, Signal, Value
+from amaranth.hdl import Cat, Module, Mux, Signal
 from amaranth.lib import stream
 from amaranth.lib.wiring import In, Out, connect
 
@@ -16,7 +16,6 @@ from ..lib.component import Component, record
 from ..lib.fifo import BufferedFifo, ShallowFifo
 from ..timing.load import LoadEngineTiming
 from .buffer_writer import BufferWriter
-from .gather.run_spans import RunSpans
 from .load_context import LoadContext
 from .load_requester import LoadRequester
 
@@ -65,13 +64,7 @@ class LoadEngine(LoadEngineTiming, Component):
             contexts.w_data.eq(requester.context),
             requester.popped.eq(fifo.r_en & fifo.r_rdy),
         ]
-        if config.gather:
-            m.submodules.spans = spans = RunSpans(config, depth=self.CONTEXTS)
-            connect(m, spans.spans, writer.spans)
-            m.d.comb += [
-                Value.cast(spans.word).eq(self.queue.payload.word),
-                spans.hand_on.eq(requester.hand_on),
-            ]
+        writer.path.supply(m, self, requester, writer)
 
         # -- data ------------------------------------------------------------------------------------------------
         bad_response = (self.response.response == AxiResponse.SLVERR) | (self.response.response == AxiResponse.DECERR)

@@ -86,6 +86,9 @@ class LoadPath(LoadPathTiming, Component):
             **(ports or {}),
         })
 
+    def supply(self, m: Module, engine: Any, requester: Any, writer: Any) -> None:
+        """In `LoadEngine`: what ``outer`` takes, made of the instructions that the ``requester`` hands on."""
+
     def is_idle(self) -> Value:
         """No entry is on its way to its place."""
         return Const(1)

@@ -4,9 +4,9 @@ from typing import Any
 
 from amaranth.hdl import Module, Mux, Signal, Value
 from amaranth.lib import stream, wiring
-from amaranth.lib.wiring import Out
+from amaranth.lib.wiring import Out, connect
 
-from .local_writer import LocalRun
+from .local_writer import LocalRun, LocalWriter
 from .run_targets import RunTargets
 
 __all__ = ["LocalRuns"]
@@ -42,6 +42,21 @@ class LocalRuns(RunTargets):
             m.d.sync += before.eq(row >= self.config.input_depth)
             m.d.comb += outside.eq(before)
         self._entry, self._follows, self._repeats, self._row_is_first = entry, follows, repeats, row_is_first
+
+    def take_beats(self, m: Module, engine: Any, runs: Any, buffer: Any, sequencer: Any) -> None:
+        # The geometry changes only when nothing is under way, and the local writer has a run only if it is local.
+        to_buffer = sequencer.geometry.local
+        m.submodules.local = local = LocalWriter(self.config)
+        connect(m, runs.local, local.run)
+        m.d.comb += [
+            engine.data.valid.eq(buffer.r_rdy & ~to_buffer),
+            local.data.valid.eq(buffer.r_rdy),
+            local.data.payload.eq(buffer.r_data),
+            buffer.r_en.eq(Mux(to_buffer, local.data.ready, engine.data.ready)),
+            engine.kept.eq(local.kept),
+            engine.post_compute.eq(sequencer.post_compute | local.posted),
+            engine.error.eq(Mux(local.error.valid, local.error, sequencer.error)),
+        ]
 
     def begin(self, m: Module) -> None:
         m.d.sync += self._row_is_first.eq(1)

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from ..config import NpuConfig
+from ..config import NpuConfig, part_of
 from .local_runs import LocalRuns
 from .pixel_words import PixelWords
 from .product_stage import ProductStage
@@ -17,19 +17,19 @@ __all__ = ["beats_of", "second_stage_of", "targets_of", "words_of"]
 
 def words_of(config: NpuConfig) -> PixelWords:
     """Which words make a pixel's sum."""
-    return TileWords(config) if config.winograd else PixelWords(config)
+    return part_of(config, PixelWords, {"winograd": TileWords})(config)
 
 
 def second_stage_of(config: NpuConfig, chain: Any) -> SecondStage:
     """What a ``chain``'s second stage can be."""
-    return ProductStage(chain) if config.product else SecondStage(chain)
+    return part_of(config, SecondStage, {"product": ProductStage})(chain)
 
 
 def beats_of(config: NpuConfig) -> ResultBeats:
     """What beats of results are."""
-    return SignBeats(config) if config.binary_rows else ResultBeats(config)
+    return part_of(config, ResultBeats, {"binary_rows": SignBeats})(config)
 
 
 def targets_of(config: NpuConfig) -> RunTargets:
     """Where rows go."""
-    return LocalRuns(config) if config.local_store else RunTargets(config)
+    return part_of(config, RunTargets, {"local_store": LocalRuns})(config)

@@ -27,6 +27,15 @@ class RunTargets:
         """
         m.d.comb += [runs.run.valid.eq(valid), accepted.eq(runs.run.ready)]
 
+    def take_beats(self, m: Module, engine: Any, runs: Any, buffer: Any, sequencer: Any) -> None:
+        """In `StoreEngine`: where the beats in the ``buffer`` go, and what is reported of that."""
+        m.d.comb += [
+            engine.data.valid.eq(buffer.r_rdy),
+            buffer.r_en.eq(engine.data.ready),
+            engine.post_compute.eq(sequencer.post_compute),
+            engine.error.eq(sequencer.error),
+        ]
+
     def begin(self, m: Module) -> None:
         """While nothing is in hand."""
 

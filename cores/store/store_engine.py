@@ -16,8 +16,7 @@ from ..lib.fifo import Fifo
 from ..timing.store import StoreEngineTiming
 from .chain import chain_name, keeps_word
 from .channel_parameters import ChannelParameters
-from .local_writer import LocalWriter
-from .parts import beats_of
+from .parts import beats_of, targets_of
 from .requantizer import Requantizer
 from .store_runs import StoreRuns
 from .store_sequencer import StoreSequencer
@@ -29,7 +28,7 @@ __all__ = ["StoreEngine"]
 class StoreEngine(StoreEngineTiming, Component):
     """Executes the store queue. docs/datapath.md has its pipeline, cycles and area.
 
-    Beats of local STOREs go to the input buffer (`LocalWriter`), all others to the write engine.
+    Beats go to the write engine, those of local STOREs to the input buffer (`RunTargets`).
 
     Rate: a pixel of a block (a beat) a cycle, one in three cycles with a second stage (in two if it is STORE_LEAKY), in
     nine of Winograd tiles. A pixel sets out only when the buffer after the requantizer has room for it, so nothing in
@@ -134,27 +133,7 @@ class StoreEngine(StoreEngineTiming, Component):
             buffer.w_data.eq(Value.cast(results)),
             self.data.payload.eq(buffer.r_data),
         ]
-        if config.local_store:
-            # The geometry changes only when nothing is under way, and the local writer has a run only if it is local.
-            to_buffer = sequencer.geometry.local
-            m.submodules.local = local = LocalWriter(config)
-            connect(m, runs.local, local.run)
-            m.d.comb += [
-                self.data.valid.eq(buffer.r_rdy & ~to_buffer),
-                local.data.valid.eq(buffer.r_rdy),
-                local.data.payload.eq(buffer.r_data),
-                buffer.r_en.eq(Mux(to_buffer, local.data.ready, self.data.ready)),
-                self.kept.eq(local.kept),
-                self.post_compute.eq(sequencer.post_compute | local.posted),
-                self.error.eq(Mux(local.error.valid, local.error, sequencer.error)),
-            ]
-        else:
-            m.d.comb += [
-                self.data.valid.eq(buffer.r_rdy),
-                buffer.r_en.eq(self.data.ready),
-                self.post_compute.eq(sequencer.post_compute),
-                self.error.eq(sequencer.error),
-            ]
+        targets_of(config).take_beats(m, self, runs, buffer, sequencer)
 
         # Beats under way or in the buffer. Those that leave count a cycle later. Of the pixels of a beat of signs only
         # the last one counts.

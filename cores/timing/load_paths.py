@@ -1,6 +1,6 @@
 """Which way into the input buffer a machine has."""
 
-from ..config import NpuConfig
+from ..config import NpuConfig, part_of
 from .gather import GatheredPathTiming
 from .load_path import LoadPathTiming, PixelPathTiming
 
@@ -8,4 +8,4 @@ __all__ = ["path_of"]
 
 
 def path_of(config: NpuConfig) -> type[LoadPathTiming]:
-    return GatheredPathTiming if config.gather else PixelPathTiming
+    return part_of(config, PixelPathTiming, {"gather": GatheredPathTiming})

@@ -6,7 +6,7 @@ import json
 import pytest
 
 from cores.arch.stochastic import Circuit
-from cores.config import PRESET_MACS, ConfigError, NpuConfig
+from cores.config import PRESET_MACS, ConfigError, NpuConfig, part_of
 
 
 @pytest.mark.parametrize(("fields", "message"), [
@@ -181,3 +181,12 @@ def test_units_for_lanes_that_do_not_go_with_those_there():
     """A preset of 1,024 MACs has other lanes with depthwise, which as many binary rows would not go with."""
     fields = NpuConfig.preset(1024, gather=1, binary_rows=64).feature_fields(["depthwise"])
     assert (fields["oc_lanes"], fields["depthwise"], fields["binary_rows"]) == (32, 1, 0)
+
+
+def test_part_of():
+    """A unit's part is taken by machines that have it; two in one place are a mistake of whoever registers them."""
+    parts = {"gather": int, "winograd": float}
+    assert [part_of(NpuConfig.preset(16, **fields), str, parts) for fields in ({}, {"gather": 1}, {"winograd": 1})] == [
+        str, int, float]
+    with pytest.raises(AssertionError, match="in the place of str"):
+        part_of(NpuConfig.preset(16, gather=1, winograd=1), str, parts)

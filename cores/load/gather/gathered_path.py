@@ -20,7 +20,7 @@ from .inflight_boxes import InflightBoxes, PathBox
 from .padded_bytes import PaddedBytes
 from .run_gatherer import RunGatherer
 from .run_settings import RunSettings
-from .run_spans import SPAN_BITS
+from .run_spans import SPAN_BITS, RunSpans
 from .run_walk import RunBox, RunWalk
 
 __all__ = ["GatheredBox", "GatheredPath"]
@@ -53,6 +53,15 @@ class GatheredPath(GatheredPathTiming, LoadPath):
             "drained": Out(1),   # no box is under way of which a run has not set out
             "idle": Out(1),      # nor one of which a run has not been placed
         })
+
+    def supply(self, m: Module, engine: Any, requester: Any, writer: Any) -> None:
+        """Spans are made while data is asked for."""
+        m.submodules.spans = spans = RunSpans(self.config, depth=engine.CONTEXTS)
+        connect(m, spans.spans, writer.spans)
+        m.d.comb += [
+            Value.cast(spans.word).eq(engine.queue.payload.word),
+            spans.hand_on.eq(requester.hand_on),
+        ]
 
     def is_idle(self) -> Value:
         return self.idle

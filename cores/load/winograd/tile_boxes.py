@@ -24,6 +24,7 @@ class TileBoxes(BoxTiles):
     port = TilePort
 
     def __init__(self, config: NpuConfig):
+        super().__init__(config)
         self._loader = tiles = TileLoader(config)
         self.tiled, self.ready, self.valid, self.idle = (
             tiles.tiled, tiles.pixels.ready, tiles.entries.valid, tiles.idle)
