@@ -1,7 +1,7 @@
 """A mapped graph with a place for everything: in memory, or in the input buffer."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -128,36 +128,51 @@ def _lifetimes(mapped: MappedGraph) -> dict[str, Lifetime]:
     """When each tensor is needed, wherever it is.
 
     That a STORE may overwrite what an earlier step has loaded needs no token of its own: it comes after a COMPUTE of
-    its step, that one after a LOAD_ACT of it, and the queue of loads has the earlier step's before that one. Only side
-    data may be loaded when the next step has begun (`gen.lowering`): what is added is kept for one step more. A tensor
-    and its parts are needed from the first that is written to the last that is read.
+    its step, that one after a LOAD_ACT of it, and the queue of loads has the earlier step's before that one. A step
+    that finds its input in the input buffer has no LOAD_ACT, so what is loaded is needed until one that has follows.
+    Only side data may be loaded when the next step has begun (`gen.lowering`): what is added is kept for one step more.
+    A tensor and its parts are needed from the first that is written to the last that is read.
     """
-    graph = mapped.graph
+    graph, steps, loading = mapped.graph, mapped.steps, _loading(mapped)
     times = {tensor: Lifetime(-1, -1) for tensor, _ in graph.inputs.values()}
 
     def needed(name: str, number: int) -> None:
         now = Lifetime(number, number)
         times[name] = now.joined(times.get(name, now))
 
-    for number, step in enumerate(mapped.steps):
+    def until(number: int) -> int:
+        """The last step that what is loaded in one is needed in."""
+        return next((n for n in loading if n > number), max(number + 1, len(steps))) - 1
+
+    for number, step in enumerate(steps):
         for layer in step.layers:
             for name in layer.operands:
-                needed(name, number)
+                needed(name, number if name in mapped.kept else until(number))
             for name in layer.others:
-                needed(name, number + 1)
+                needed(name, until(number + 1))
             needed(layer.layer.output, number)
     for tensor, _ in graph.outputs.values():
-        needed(tensor, len(mapped.steps))
+        needed(tensor, len(steps))
     for name in list(times):
         whole, _ = origin(graph.tensors, name)
         times[whole] = times[name].joined(times.get(whole, times[name]))
     return times
 
 
+def _loading(mapped: MappedGraph) -> list[int]:
+    """Steps that load what they compute on, or some of it."""
+    return [number for number, step in enumerate(mapped.steps)
+            if any(layer.input not in mapped.kept for layer in step.layers)]
+
+
 def in_buffer(mapped: MappedGraph) -> InputBuffer:
-    """The input buffer with the tensors that stay there."""
-    times = _lifetimes(mapped) if mapped.kept else {}
-    return InputBuffer(mapped.config.input_depth, {name: (strips, times[name]) for name, strips in mapped.kept.items()})
+    """The input buffer with the tensors that stay there: each from the last step before that loads, as what nobody
+    computes on may still be on its way.
+    """
+    times, loading = _lifetimes(mapped) if mapped.kept else {}, _loading(mapped)
+    return InputBuffer(mapped.config.input_depth, {
+        name: (strips, replace(times[name], first=max(n for n in (0, *loading) if n <= times[name].first)))
+        for name, strips in mapped.kept.items()})
 
 
 def in_memory(mapped: MappedGraph, *, keep_all: bool) -> dict[str, tuple[Placement, Lifetime]]:

@@ -10,6 +10,7 @@ import pytest
 from cores.arch.isa import Opcode
 from cores.config import NpuConfig
 from gen.compiler import generate
+from gen.ir.epilogue.add import Add
 from gen.ir.graph import Graph, Pool
 from gen.ir.tensor import Tensor
 from gen.lowering.placed import PlacedGraph, in_buffer
@@ -105,6 +106,12 @@ def test_room():
     assert [buffer.room(Lifetime(step, 4), form) for step in (1, 2, 4)] == [-50, 50, 150]
 
 
+def test_room_is_there_before_a_step_without_loads(rng):
+    """What the step before it loads and computes on with weights of zero may come after its STOREs."""
+    kept = in_buffer(keeping(chain(rng, 20, 20, 20, 20, 20), CONFIG, "t2", "t3")).kept
+    assert {name: life for name, (_, life) in kept.items()} == {"t2": Lifetime(1, 2), "t3": Lifetime(1, 3)}
+
+
 # -- programs --------------------------------------------------------------------------------------------------------
 
 @pytest.mark.parametrize("channels, size, parts, pooled, names", [
@@ -139,6 +146,20 @@ def test_read_twice_and_later(rng):
                     outputs={name: (name, ()) for name in ("t3", "t4", "t5")})
     config = NpuConfig.preset(64, depthwise=1, local_store=1, input_depth=256)
     run_and_compare(compiled(graph, config, "t1", parts=4), graph, 1, ("load", "compute", "store", 5))
+
+
+@pytest.mark.parametrize("kept", [("t3",), ("t3", "t4")])
+def test_side_data_before_steps_without_loads(kept, rng):
+    """What is added may be loaded late: its place is not another's before a step has loaded something after that."""
+    graph = chain(rng, 20, 20, 20, 20, 20, 20, size=(6, 7))
+    target = graph.tensors["t2"]
+    added = Add(middle=target, other="t0", multiplier_a=1 << 13, multiplier_b=1 << 13, constant=0, shift=14,
+                zero_point=0, low=-128, high=127)
+    layers = list(graph.layers)
+    layers[1], layers[2] = replace(layers[1], epilogue=(added,)), replace(layers[2], input="t1")
+    graph = replace(graph, layers=layers, outputs={**graph.outputs, "t2": ("t2", ())})
+    program = generate(graph, CONFIG, CompileOptions(), mapped=keeping(graph, CONFIG, *kept))
+    run_and_compare(program, graph, 1, ("load", "compute", "store", 5), reused=True)
 
 
 # -- rules -----------------------------------------------------------------------------------------------------------

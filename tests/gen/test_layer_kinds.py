@@ -11,6 +11,7 @@ from cores.config import FEATURES, NpuConfig
 from gen.check.bounds import Bounds
 from gen.compiler import compile_graph, prepare
 from gen.ir import reference
+from gen.ir.epilogue.add import Add
 from gen.ir.epilogue.base import Range
 from gen.ir.errors import CompileError, GraphError, LayerError, UnfitError
 from gen.ir.graph import Graph, Pool
@@ -18,11 +19,19 @@ from gen.ir.layers.base import Layer
 from gen.ir.ranges import input_ranges
 from gen.ir.tensor import Requantize, Tensor
 from gen.ir.verify import verify
+from gen.lowering.mapped import MappedLayer, PlacedLayer
+from gen.lowering.placed import in_memory
+from gen.lowering.steps import MappedGraph, Step
+from gen.lowering.tiles import Tiles
+from gen.lowering.verify import StageError, verify_mapped
 from gen.mapping.overflow_check import fit_sums
 from gen.mapping.winograd.narrow import narrow_graph
 from gen.options import CompileOptions
 from gen.passes import run_passes
 from gen.passes.streams import exact_layers
+from gen.tiling.geometry import Geometry
+from gen.tiling.schedule import Plan
+from sim.golden import run_layer
 from sim.stochastic.streams import Streams
 from tests.random_layers import random_inputs
 
@@ -130,6 +139,17 @@ def test_values_and_ranges(rng: Rng) -> None:
     assert bounds["y"].max() == 1 and bounds["z"].max() == 2, "c is rounded here alone, and multiplied"
 
 
+def test_operands_and_what_is_added(rng: Rng) -> None:
+    """Of several tensors the sums' come first, then those of the epilogue."""
+    x, factor, other = rng.integers(-128, 128, (3, *SHAPE)).astype(np.int8)
+    added = Add(middle=Tensor("m", SHAPE, 1.0, 0), other="o", multiplier_a=1 << 14, multiplier_b=1 << 14, constant=0,
+                shift=14, zero_point=0, low=-128, high=127)
+    layer = replace(graph().layers[3], epilogue=(added,))
+    assert layer.reads == ("x", "c", "o")
+    product = np.clip((x.astype(int) * factor + 32) >> 6, -128, 127)
+    np.testing.assert_array_equal(run_layer(layer, x, [factor, other]), np.clip(product + other, -128, 127))
+
+
 def test_passes(rng: Rng) -> None:
     """Copies go into what makes their input, whatever that is; nothing is dropped that a second operand is."""
     made = graph()
@@ -138,6 +158,37 @@ def test_passes(rng: Rng) -> None:
     x = random_inputs(made, int(rng.integers(1000)))["x"][None]
     for name, values in reference.run(made, {"x": x})[0].items():
         np.testing.assert_array_equal(reference.run(simple, {"x": x})[0][name], values)
+
+
+class Computed(MappedLayer):
+    """In a way that there is not: what is asked of a mapped layer before anything is emitted."""
+
+    mode = "some"
+
+
+@dataclass
+class Alone(Step):
+    layers: Sequence[MappedLayer] = ()
+
+    def emit(self, tiles: Tiles, placed: Sequence[PlacedLayer]) -> None:
+        raise AssertionError
+
+
+def test_operands_are_in_memory_until_they_are_read() -> None:
+    made, config = graph(), NpuConfig.preset(64)
+    steps = []
+    for layer in made.layers:
+        source, target = made.tensors[layer.input], made.tensors[layer.output]
+        geometry = Geometry.of(layer, source, target)
+        plan = Plan(geometry, (geometry.window(0, 1, 0, 24, config),), 1, True, False, 0, 0)
+        steps.append(Alone((Computed(layer=layer, source=source, target=target, config=config,
+                                     requantize=layer.requantize, plan=plan),)))
+    mapped = MappedGraph(made, config, steps)
+    verify_mapped(mapped)
+    lives = {name: (life.first, life.last) for name, (_, life) in in_memory(mapped, keep_all=False).items()}
+    assert lives == {"x": (-1, 3), "h": (0, 1), "y": (1, 5), "c": (2, 3), "p": (3, 4), "z": (4, 5)}
+    with pytest.raises(StageError, match="layer products reads c before it is written"):
+        verify_mapped(replace(mapped, steps=[*steps[:2], *steps[3:], steps[2]]))
 
 
 def test_room() -> None:
