@@ -91,6 +91,6 @@ def compile_case(config: NpuConfig, seed: int, *, max_size: int = 14) -> tuple[C
         try:
             return case, *compile_graph(case.graph, config, case.options)
         except CompileError as error:
-            if "; build with " not in str(error) or max_size < 4:
+            if error.code != "no-tile" or max_size < 4:
                 raise
             max_size //= 2

@@ -115,7 +115,7 @@ class Functions:
             maker = next((v.maker for v in inputs if isinstance(v, RawInput) and v.maker), "")
             why = f"its input is float, and made by node {maker}, which the processor has" if maker else str(refused)
             raise NodeError(f"{why}; it is a function of each value by itself, which --features table puts on the "
-                            "accelerator", at=refused.at, code="needs-unit", unit="table")
+                            "accelerator", at=refused.at, code="needs-unit", unit="table", maker=maker)
         real = self._reals[sources[0]]
         return PendingTable(name=node.name, nodes=self._nodes(node.outputs[0], sources[0]), order=real.order,
                             moved_by=real.moved_by, real=real, value=node.outputs[0], source=sources[0])

@@ -31,7 +31,8 @@ def distributions(model: onnx.ModelProto, tensors: Mapping[str, str], samples: S
             if not np.isfinite([low[name], high[name]]).all():
                 what = f"the result of node {tensors[name]}" if tensors[name] else f"input {name}"
                 raise QuantizeError(f"{what} has values that are infinite or no numbers on sample {number} of those to "
-                                    "calibrate with; check the model's weights and the samples", code="not-finite")
+                                    "calibrate with; check the model's weights and the samples", code="not-finite",
+                                    node=tensors[name])
     counts = {name: np.zeros(2 * BINS, np.int64) for name in names}
     for number, values in enumerate(found):
         progress(total + number, 2 * total, "calibrating")

@@ -66,11 +66,13 @@ def _check_samples(model: onnx.ModelProto, samples: Samples) -> None:
     constants = {tensor.name for tensor in model.graph.initializer}
     missing = [value.name for value in model.graph.input if value.name not in constants | samples.keys()]
     if missing:
-        raise QuantizeError(f"input {missing[0]} has no samples to calibrate with", code="bad-samples")
+        raise QuantizeError(f"input {missing[0]} has no samples to calibrate with", code="bad-samples",
+                            input=missing[0])
     counts = {len(array) for array in samples.values()}
     if len(counts) != 1 or not min(counts):
         raise QuantizeError("every input needs the same number of samples to calibrate with, at least one",
                             code="bad-samples")
     for name, array in samples.items():
         if not np.isfinite(array).all():
-            raise QuantizeError(f"input {name} has samples that are infinite or no numbers", code="not-finite")
+            raise QuantizeError(f"input {name} has samples that are infinite or no numbers", code="not-finite",
+                                input=name)

@@ -73,7 +73,7 @@ def run_program(machine: RtlMachine, code: bytes, image: np.ndarray, *, write_st
     while machine.run(min(_SLICE, limit - cycles)) is not RunStatus.INTERRUPT:
         cycles += _SLICE
         if cycles >= limit:
-            raise ProtocolError(f"the program is not done after {limit} cycles")
+            raise ProtocolError(f"the program is not done after {limit} cycles", code="not-done", limit=limit)
         if progress:
             progress(cycles)
     seconds = time.perf_counter() - began
@@ -88,7 +88,7 @@ def run_program(machine: RtlMachine, code: bytes, image: np.ndarray, *, write_st
     if stats.in_flight and not owed:
         raise ProtocolError(f"the machine is done with {stats.in_flight} bursts under way")
     if stats.stray_writes:
-        raise ProtocolError(f"{stats.stray_writes} bursts were written outside the writable region")
+        raise ProtocolError(f"{stats.stray_writes} bursts were written outside the writable region", code="stray-write")
     if error and error.cause is ErrorCode.TIMEOUT:
         reason = why_nothing_moves(code, machine.standing, unanswered=stats.in_flight)
         raise MachineError(error.cause, error.index, reason)

@@ -132,7 +132,7 @@ def test_random_pairs(config, seed, always):
         try:
             program, graph = compile_kept(graph, config, density=0.25 if number % 3 == 0 else None)
         except CompileError as error:
-            assert "; build with " in str(error)
+            assert error.code == "no-tile"
             continue
         fused += modes(program).count("fused")
         run_and_compare(program, graph, seed, ("load", "compute", "store", number))
@@ -146,7 +146,7 @@ def test_many_random_pairs(config, seed, always):
         try:
             program, graph = compile_kept(random_pairs(seed + number, pairs=3), config)
         except CompileError as error:
-            assert "; build with " in str(error)
+            assert error.code == "no-tile"
             continue
         run_and_compare(program, graph, seed, ("load", number))
 

@@ -14,6 +14,7 @@ from sim.errors import HazardError, MachineError
 from sim.functional import ORDERS, run
 from sim.hazards import Hazards, Stage
 from sim.rtl import RtlMachine, run_program
+from tests.errors import raises
 from tests.selection import pairwise
 
 from .cases import check, place, pool_program, random_layer, requant
@@ -172,7 +173,7 @@ def test_reads_stay_inside_the_buffer(stride, shift):
         if good:
             run(TWO, assemble(*program, END), memory, write_start=0)
         else:
-            with pytest.raises(MachineError, match="BUFFER"):
+            with raises(MachineError, "machine-buffer", index=2):
                 run(TWO, assemble(*program, END), memory, write_start=0)
 
 
@@ -193,7 +194,7 @@ def test_words_stay_inside_the_bank(kind, words, shift, rows, good):
     if good:
         run(TWO, assemble(*program, END), memory, write_start=0)
     else:
-        with pytest.raises(MachineError, match="BUFFER"):
+        with raises(MachineError, "machine-buffer", index=2):
             run(TWO, assemble(*program, END), memory, write_start=0)
 
 
@@ -232,13 +233,13 @@ def optional_read(hazards: Hazards, index: int, entries: list[int]) -> None:
 
 def test_optional_read_before_a_load_that_is_not_ordered(hazards):
     hazards.store_reads(2, 0, np.array([4]))
-    with pytest.raises(HazardError, match="instruction 3: no token orders it after instruction 1, which reads"):
+    with raises(HazardError, "unordered", index=3):
         hazards.load_writes(3, np.array([1]))
 
 
 def test_optional_read_behind_a_load_that_is_not_ordered(hazards):
     hazards.load_writes(3, np.array([1]))
-    with pytest.raises(HazardError, match="instruction 4: .*no longer"):
+    with raises(HazardError, "never-written", index=4):
         hazards.store_reads(4, 0, np.array([4]))
 
 
@@ -260,7 +261,7 @@ def test_optional_read_that_does_not_wait_for_its_load(hazards):
     hazards.load_writes(3, np.array([2]))
     hazards.taken(Queue.COMPUTE, hazards.posted(Queue.STORE, 2, Stage.READ))
     optional_read(hazards, 5, [2])
-    with pytest.raises(HazardError, match="not there yet"):
+    with raises(HazardError, "never-written", index=7):
         hazards.store_reads(7, 0, np.array([4]))
 
 

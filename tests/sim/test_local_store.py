@@ -13,6 +13,7 @@ from sim.cycles import estimate
 from sim.errors import HazardError, MachineError
 from sim.functional import ORDERS, execute, run
 from sim.machine import Machine
+from tests.errors import raises
 
 from .cases import SMALL, check
 from .local_programs import copy_program
@@ -80,7 +81,7 @@ def test_range(seed, place, good):
         check(FOUR, assemble(*program), image, start, expected)
         return
     for order in ORDERS:
-        with pytest.raises(MachineError, match="input-buffer entry") as caught:
+        with raises(MachineError, "machine-buffer", index=10) as caught:
             run(FOUR, assemble(*program), image.copy(), write_start=start, order=order)
         assert caught.value.cause == ErrorCode.BUFFER
 

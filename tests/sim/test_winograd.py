@@ -15,6 +15,7 @@ from sim import golden
 from sim.errors import HazardError, MachineError
 from sim.functional import ORDERS, execute, run
 from sim.machine import Machine
+from tests.errors import raises
 
 from .programs import END, Memory, Requantize, assemble, from_blocks, pad, to_blocks
 
@@ -236,7 +237,7 @@ def test_hazards(number, fields, text, seed):
 def test_load_set_ends_the_mode(seed):
     """After another LOAD_SET pixels are loaded as they are."""
     program, image, target, _ = tile_program(NARROW, seed)
-    with pytest.raises(HazardError, match="it writes an input-buffer entry twice"):
+    with raises(HazardError, "written-twice", index=3):
         run(NARROW, assemble(*program[:2], *program[:1], *program[2:], END), image, write_start=target, strict=True)
 
 
