@@ -16,6 +16,7 @@ from gen.ir.host import HostStep
 from gen.ir.tensor import Tensor
 from gen.run.inputs import InputError, input_specs, read_samples
 from gen.run.preprocessing import Preprocessing
+from tests.errors import raises
 
 SHAPES = {"image": (1, 3, 4, 6)}
 
@@ -79,21 +80,22 @@ def test_image_with_channels_last(picture: Path):
     assert array[0, 3, 5].tolist() == [200, 180, 0]
 
 
-@pytest.mark.parametrize(("arrays", "message"), [
-    ({"x": np.zeros((1, 3, 4, 6))}, "has no array 'image'; the model's inputs are image, the file has x"),
-    ({"image": np.zeros((1, 3, 4, 5))}, r"input image must have the shape \(samples, 3, 4, 6\), not \(1, 3, 4, 5\)"),
-    ({"image": np.zeros((2, 3, 4, 6)), "label": np.zeros(3)}, "differ in their number of samples: image 2, label 3"),
-    ({"image": np.zeros((2, 3, 4, 6)), "label": np.zeros((2, 1))}, r"label must have one number .* float64 \(2, 1\)"),
-    ({"image": np.zeros((2, 3, 4, 6)), "label": 3}, r"label must have one number for each sample, not int64 \(\)"),
-    ({"image": np.zeros((2, 3, 4, 6)), "label": np.array(["a", "b"])}, "label must have one number"),
-    ({"image": np.zeros((0, 3, 4, 6))}, "there are no samples"),
-    ({"image": np.full((1, 3, 4, 6), np.nan)}, "input image holds values that are not numbers"),
-    ({"image": np.zeros((1, 3, 4, 6), complex)}, "input image must be float32, not complex128"),
-    ({"image": np.zeros((2, 3, 4, 6)), "label": np.array([1, np.nan])}, "labels must be whole numbers"),
+@pytest.mark.parametrize(("arrays", "code"), [
+    ({"x": np.zeros((1, 3, 4, 6))}, "sample-names"),
+    ({"image": np.zeros((1, 3, 4, 5))}, "sample-shape"),
+    ({"image": np.zeros((2, 3, 4, 6)), "label": np.zeros(3)}, "bad-samples"),
+    ({"image": np.zeros((2, 3, 4, 6)), "label": np.zeros((2, 1))}, "bad-labels"),
+    ({"image": np.zeros((2, 3, 4, 6)), "label": 3}, "bad-labels"),
+    ({"image": np.zeros((2, 3, 4, 6)), "label": np.array(["a", "b"])}, "bad-labels"),
+    ({"image": np.zeros((0, 3, 4, 6))}, "bad-samples"),
+    ({"image": np.full((1, 3, 4, 6), np.nan)}, "not-finite"),
+    ({"image": np.zeros((1, 3, 4, 6), complex)}, "sample-type"),
+    ({"image": np.zeros((2, 3, 4, 6)), "label": np.array([1, np.nan])}, "bad-labels"),
 ])
-def test_npz_that_does_not_fit(tmp_path: Path, arrays: dict, message: str):
+def test_npz_that_does_not_fit(tmp_path: Path, arrays: dict, code: str):
     np.savez(tmp_path / "x.npz", **arrays)
-    with pytest.raises(InputError, match=message) as caught:
+    about = {"input": "image"} if code in ("sample-shape", "sample-type") else {}
+    with raises(InputError, code, **about) as caught:
         read_samples(tmp_path / "x.npz", input_specs(graph(quantized=True), SHAPES))
     assert str(tmp_path / "x.npz") in str(caught.value)
 
@@ -102,9 +104,9 @@ def test_npz_that_does_not_fit(tmp_path: Path, arrays: dict, message: str):
 @pytest.mark.parametrize("content", [b"nonsense", b"PK\x03\x04 cut"])
 def test_damaged_files(tmp_path: Path, name: str, content: bytes):
     (tmp_path / name).write_bytes(content)
-    with pytest.raises(InputError, match=rf"{name}: ") as caught:
+    with raises(InputError, "damaged-samples") as caught:
         read_samples(tmp_path / name, input_specs(graph(), SHAPES))
-    assert "\n" not in str(caught.value)
+    assert f"{name}: " in str(caught.value) and "\n" not in str(caught.value)
 
 
 def test_files_without_content(tmp_path: Path):
