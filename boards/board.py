@@ -28,8 +28,8 @@ class Board:
     resources: Mapping[str, int]
     #: See `NpuConfig.multiplier_width`.
     multiplier_width: int
-    #: See `NpuConfig.bare_blocks`.
-    bare_blocks: int = 0
+    #: See `NpuConfig.hard_block_registers`.
+    hard_block_registers: int = 1
     #: Data bus widths that the board's memory ports take without a converter.
     memory_bus_bits: tuple[int, ...]
     #: Bits of a bus address of its memory.
@@ -64,7 +64,7 @@ class Board:
     @property
     def machine_fields(self) -> dict[str, int]:
         """Fields of `NpuConfig` that are the device's."""
-        return {name: getattr(self, name) for name in ("multiplier_width", "bare_blocks", "address_width")}
+        return {name: getattr(self, name) for name in ("multiplier_width", "hard_block_registers", "address_width")}
 
     def port_cycles(self, beat_bits: int, *, write: bool) -> int:
         """Cycles of a beat on the port to memory, which a converter cuts where the widest is narrower; the board's

@@ -10,7 +10,7 @@ __all__ = ["BOARDS"]
 _ULX3S = Board(
     name="ecp5", title="ULX3S-85F", family="ecp5", part="LFE5U-85F-6BG381C", clock_mhz=85,
     resources={"lut": 83_640, "ff": 83_640, "dsp": 156, "ebr": 208},
-    multiplier_width=18, bare_blocks=1, memory_bus_bits=(64, 128, 256), address_width=32,
+    multiplier_width=18, hard_block_registers=0, memory_bus_bits=(64, 128, 256), address_width=32,
     memory=MemoryPort(
         # LiteDRAM's half-rate PHY runs it at twice the clock of the system.
         device="32 MB SDRAM", transfers=120e6, width_bits=16,

@@ -193,9 +193,9 @@ class Core(Fields):
                  f"be a power of two from ic_lanes / nnz_lanes={tn // dn} to ic_lanes={tn}")
         self.require("acc_width", 24 <= self.acc_width <= 32, "be in 24..32")
         self.require("multiplier_width", self.multiplier_width in (18, 25, 27), "be 18, 25 or 27")
-        self.require_switch("bare_blocks")
-        self.require("bare_blocks", self.bare_blocks == 0 or self.multiplier_width == 18,
-                 f"be 0 with multipliers of {self.multiplier_width} bits")
+        self.require_switch("hard_block_registers")
+        self.require("hard_block_registers", self.hard_block_registers == 1 or self.multiplier_width == 18,
+                 f"be 1 with multipliers of {self.multiplier_width} bits")
 
     def _check_memories(self) -> None:
         # Rings and FIFOs of the memory engines take whole bursts of 256 beats.

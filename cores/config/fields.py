@@ -27,9 +27,10 @@ class Fields:
     acc_width: int = 27
     #: Width of the multiplier port that carries activations: 27 DSP48E2, 25 DSP48E1, 18 elsewhere.
     multiplier_width: int = 27
-    #: 1: the device's tools join products of two 18-bit multipliers in look-up tables, and do not use the output
-    #: registers of block RAMs: the requantizer sees to both (docs/datapath.md, "Bare blocks").
-    bare_blocks: int = 0
+    #: 0: the device's tools use the output registers of neither multipliers nor block RAMs, and join products of two
+    #: 18-bit multipliers in look-up tables: the requantizer sees to both (docs/datapath.md, "Hard blocks without output
+    #: registers").
+    hard_block_registers: int = 1
     #: Entries of each of the ``banks`` input-buffer banks.
     input_depth: int = 4096
     #: Words (``oc_lanes * pixel_lanes`` accumulators each) of each of the two accumulator banks.

@@ -40,9 +40,9 @@ class Requantizer(RequantizerTiming, Component):
     Latency: `LATENCY` cycles, `ADD_LATENCY` with a second stage. Cycle 0 is that of ``issue``; ``pooled`` is taken
     then, ``accumulators`` in cycle 1, ``residual`` in cycle `RESIDUAL`. With ``winograd`` in the configuration a source
     is a sum of words, the last of them its pixel's own, and all but reading and selecting these is a cycle later; with
-    ``bare_blocks`` a word has a register in front of the selection, and the same is a cycle later. With a second stage
-    every pixel needs ``load``, and pixels set out multiples of `ADD_CYCLES` apart; with STORE_LEAKY, which has no
-    residual, none sets out `SECOND` cycles after another. ``chain`` stands still while pixels are under way.
+    no ``hard_block_registers`` a word has a register in front of the selection, and the same is a cycle later. With a
+    second stage every pixel needs ``load``, and pixels set out multiples of `ADD_CYCLES` apart; with STORE_LEAKY, which
+    has no residual, none sets out `SECOND` cycles after another. ``chain`` stands still while pixels are under way.
     ``released`` follows an issue's ``release`` once ``channels`` may change. Golden models: ``sim.golden.requantize``,
     ``sim.store_operations.residual_add``, ``sim.store_operations.leaky``, ``sim.store_operations.product``.
 
@@ -143,7 +143,7 @@ class Requantizer(RequantizerTiming, Component):
         from_bank, from_pool, place = Signal(), Signal(), Signal.like(self.issue.select, name="place")
         pooled = Signal.like(self.pooled, name="pooled_beat", reset_less=True)
         accumulators, selected, registers = self.accumulators, self.issue.select, []
-        if config.bare_blocks:
+        if not config.hard_block_registers:
             accumulators = Signal.like(self.accumulators, name="accumulators_read", reset_less=True)
             selected, registers = issue.select, [accumulators.eq(self.accumulators)]
         m.d.sync += [
@@ -159,8 +159,8 @@ class Requantizer(RequantizerTiming, Component):
             choices = [accumulators[base + lane] for base in range(0, config.acc_lanes, config.ic_lanes)]
             chosen = select(place, choices)
             pool_source = Signal(signed(POOL_WIDTH), name=f"pool{lane}", reset_less=True)
-            unit = RequantizerLane(acc_width=config.acc_width, halves=bool(config.bare_blocks), packs=results.PACKS,
-                                   multiplies=stage.MULTIPLIES)
+            unit = RequantizerLane(acc_width=config.acc_width, halves=not config.hard_block_registers,
+                                   packs=results.PACKS, multiplies=stage.MULTIPLIES)
             m.d.sync += pool_source.eq(stage.source(Mux(from_pool, pooled[lane], 0), unit))
             bank_source = words.source(m, lane, chosen)
             m.submodules[f"lane{lane}"] = unit

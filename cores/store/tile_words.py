@@ -113,8 +113,8 @@ class TileWords(PixelWords):
         acc_width, starts = self.config.acc_width, self._starts
         bank_source = Signal(signed(acc_width), name=f"bank{lane}", reset_less=True)
         word = Signal(signed(acc_width), name=f"word{lane}", reset_less=True)
-        # With bare blocks what is chosen of has been in a register.
-        domain = m.d.comb if self.config.bare_blocks else m.d.sync
+        # Without registers in hard blocks what is chosen of has been in one here.
+        domain = m.d.sync if self.config.hard_block_registers else m.d.comb
         total = Signal(signed(acc_width), name=f"sum{lane}", reset_less=True)
         before = Mux(starts, 0, Mux(self._negate, ~total, total))
         # word + before + carry; as a subtraction for the reason given in `RequantizerLane`.

@@ -56,7 +56,7 @@ class RequantizerTiming:
     @staticmethod
     def late(config: NpuConfig) -> int:
         """Cycles by which all but reading a word is later: words are added up, or have a register of their own."""
-        return int(bool(config.winograd or config.bare_blocks))
+        return int(bool(config.winograd or not config.hard_block_registers))
 
 
 class StoreSequencerTiming:

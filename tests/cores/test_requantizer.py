@@ -13,9 +13,9 @@ CONFIGS = {
     "winograd": NpuConfig.preset(16, winograd=1),
     "product": NpuConfig.preset(16, product=1),
     "winograd_product": NpuConfig(oc_lanes=8, ic_lanes=8, nnz_lanes=2, acc_width=24, winograd=1, product=1),
-    "bare": NpuConfig.preset(16, multiplier_width=18, bare_blocks=1),
-    "bare_winograd": NpuConfig(oc_lanes=8, ic_lanes=8, nnz_lanes=2, multiplier_width=18, bare_blocks=1, acc_width=32,
-                               winograd=1, product=1, gather=1, binary_rows=2),
+    "bare": NpuConfig.preset(16, multiplier_width=18, hard_block_registers=0),
+    "bare_winograd": NpuConfig(oc_lanes=8, ic_lanes=8, nnz_lanes=2, multiplier_width=18, hard_block_registers=0,
+                               acc_width=32, winograd=1, product=1, gather=1, binary_rows=2),
     "wide": NpuConfig(oc_lanes=32, ic_lanes=8, nnz_lanes=4, acc_width=32),
 }
 

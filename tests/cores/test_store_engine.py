@@ -22,7 +22,7 @@ CONFIGS = {
     "binary_one_pixel": NpuConfig(oc_lanes=16, ic_lanes=16, nnz_lanes=1, pixel_lanes=1, acc_depth=64, gather=1,
                                   binary_rows=1),
     "product": NpuConfig(oc_lanes=16, ic_lanes=8, nnz_lanes=4, acc_depth=64, depthwise=1, local_store=1, product=1,
-                         multiplier_width=18, bare_blocks=1),
+                         multiplier_width=18, hard_block_registers=0),
     "product_winograd": NpuConfig(oc_lanes=16, ic_lanes=8, nnz_lanes=4, acc_depth=256, winograd=1, product=1),
     "winograd": NpuConfig(oc_lanes=16, ic_lanes=8, nnz_lanes=4, acc_depth=256, depthwise=1, winograd=1),
     "exact": NpuConfig(oc_lanes=8, ic_lanes=8, nnz_lanes=2, pixel_lanes=1, winograd=2),

@@ -22,7 +22,7 @@ CONFIGS = {
     "64": NpuConfig.preset(64, oc_lanes=32, nnz_lanes=1),
     "32-tight": NpuConfig(
         oc_lanes=16, ic_lanes=8, nnz_lanes=2, pixel_lanes=1, select_fanin=4, acc_width=28, multiplier_width=18,
-        bare_blocks=1, input_depth=256, acc_depth=64, weight_depth=512, side_depth=512, queue_depth=4,
+        hard_block_registers=0, input_depth=256, acc_depth=64, weight_depth=512, side_depth=512, queue_depth=4,
         outstanding_reads=4, outstanding_writes=2, address_width=32,
     ),
     "1024": NpuConfig.preset(1024),
