@@ -14,9 +14,9 @@ from gen.cli import main
 from gen.ir import reference
 from gen.ir.epilogue.add import Add
 from gen.ir.graph import Graph, Layer
-from gen.onnx import importer
 from gen.onnx.importer import Imported, load_model
 from gen.onnx.machine import Machine
+from gen.partition.partition import Partition
 from tests.gen.qdq import Builder
 
 Rng = np.random.Generator
@@ -96,7 +96,7 @@ def test_a_wrong_scale_in_one_layer(model: Path, tmp_path: Path, capsys: pytest.
     for number in computing:
         layers = [_spoil(layer) if n == number else layer for n, layer in enumerate(imported.graph.layers)]
         spoiled = replace(imported, graph=replace(imported.graph, layers=layers))
-        monkeypatch.setattr(importer, "load_model", lambda *_, spoiled=spoiled, **__: spoiled)
+        monkeypatch.setattr(Partition, "whole", spoiled)
         assert main(["compare", str(model), "--input", str(tmp_path / "x.npz")]) == 1
         (said,) = capsys.readouterr().err.splitlines()
         assert said.startswith(f"gen compare: error: layer {layers[number].name} (") and "more layers" not in said

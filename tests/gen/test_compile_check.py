@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from gen.cli import main
-from gen.onnx.importer import Imported, load_model
-from gen.run import workload
+from gen.onnx.importer import Imported
+from gen.partition.partition import Partition
 from tests.gen.qdq import Builder
 
 
@@ -23,13 +23,13 @@ def model(rng: np.random.Generator, tmp_path: Path, monkeypatch: pytest.MonkeyPa
     b.output(y, np.float32)
     monkeypatch.chdir(tmp_path)
 
-    def spoiled(path: Path, *_: object, **__: object) -> Imported:
-        imported = load_model(path)
+    def spoiled(cut: Partition) -> Imported:
+        imported = cut.segments[0].imported
         layers = [replace(layer, requantize=replace(layer.requantize, zero_point=layer.requantize.zero_point + steps))
                   for steps, layer in zip((0, 2, 3, 4, 5), imported.graph.layers, strict=True)]
         return replace(imported, graph=replace(imported.graph, layers=layers))
 
-    monkeypatch.setattr(workload, "load_model", spoiled)
+    monkeypatch.setattr(Partition, "whole", property(spoiled))
     return b.save(tmp_path).name
 
 

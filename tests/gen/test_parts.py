@@ -28,7 +28,7 @@ from gen.program.file import load_program, save_program
 from gen.program.program import ProgramError
 from tests.compiled import compile_kept
 from tests.gen.test_compiler import run_and_compare
-from tests.gen.test_program import rewritten
+from tests.npu_files import changed
 from tests.random_layers import RandomBuilder
 from tests.random_parts import random_parts
 
@@ -236,7 +236,7 @@ def test_files(rng: Rng, tmp_path: Path) -> None:
     for changes in ({"whole": "nothing"}, {"whole": "t1"}, {"offset": place.offset + 1},
                     {"offset": place.offset + 30}, {"offset": place.offset - 60}, {"shape": [4, 6, 5]},
                     {"interleaved": True}):
-        rewritten(tmp_path / "a.npu", tmp_path / "b.npu",
-                  lambda header, changes=changes: header["tensors"]["t2"].update(changes))
+        changed(tmp_path / "a.npu", tmp_path / "b.npu",
+                lambda header, changes=changes: header["tensors"]["t2"].update(changes))
         with pytest.raises(ProgramError, match="b.npu: damaged .tensor 't2' (is no part of|lies outside)"):
             load_program(tmp_path / "b.npu")

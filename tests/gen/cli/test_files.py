@@ -124,7 +124,7 @@ def test_links_are_followed(model: str, tmp_path: Path):
 @pytest.mark.parametrize("command", ["run", "compile", "profile", "build"])
 def test_output_that_cannot_be_written_is_said_first(
         command: str, model: str, samples: str, capsys: pytest.CaptureFixture, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("gen.run.workload.open_workload", lambda *a, **k: pytest.fail("work was done"))
+    monkeypatch.setattr("gen.run.application.open_application", lambda *a, **k: pytest.fail("work was done"))
     monkeypatch.setattr("cores.emit.emit_verilog", lambda *a, **k: pytest.fail("work was done"))
     given = {"run": (model, "--input", samples), "build": ()}.get(command, (model,))
     Path("taken").touch()
