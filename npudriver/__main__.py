@@ -217,8 +217,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return 130
     except (DriverError, OSError) as error:
-        code = f" [{error.code}]" if isinstance(error, DriverError) else ""
-        print(f"npudriver {arguments.command}: error: {_printable(str(error))}{code}", file=sys.stderr)
+        code = error.code if isinstance(error, DriverError) else "unreadable-file" if error.filename else ""
+        print(f"npudriver {arguments.command}: error: {_printable(str(error))}{f' [{code}]' if code else ''}",
+              file=sys.stderr)
         return 1
 
 

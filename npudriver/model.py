@@ -18,13 +18,17 @@ from .machine import Machine
 from .program import DTYPES, DeployedProgram
 from .resident import ResidentProgram
 from .sealed import Sealed, is_plain, sealed_json
-from .storage import Source, Storage, open_storage
+from .storage import Archive, Source, Storage, open_storage
 
-__all__ = ["Deployment", "HostFile", "LoadedModel", "program_folder"]
+__all__ = ["MAX_SEGMENTS", "Deployment", "HostFile", "LoadedModel", "program_folder"]
 
 _FORMAT, _VERSION = "npugen deployed model", 3
 _HEADER, _MACHINE, _PROGRAM = "model.json", "machine.json", "program.json"
 _MAX_MACHINE = 1 << 20
+#: Segments that a model can have.
+MAX_SEGMENTS = 256
+#: What ``.npu`` files of earlier versions have in place of the header.
+_EARLIER = {"program.json", "segments.json"}
 
 
 @dataclass(frozen=True)
@@ -76,11 +80,17 @@ class Deployment:
         machine = _machine(files)
         inputs = header.inner("inputs")
         segments: list[DeployedProgram | HostFile] = []
+        read: set[str] = set()
         for entry in header.objects("segments"):
             place, name = entry.choice("place", "accelerator", "host"), entry.text("path")
             entry.end()
             if not is_plain(name):
                 raise entry.wrong("path", "a name in the package", name)
+            if name in read:
+                raise entry.wrong("path", "that of no other segment", name)
+            if len(read) == MAX_SEGMENTS:
+                raise PackageError(f"{files.where(_HEADER)}: has more than {MAX_SEGMENTS} segments; {storage.remedy}")
+            read.add(name)
             if place == "host":
                 segments.append(HostFile(name, files.source(name)))
                 continue
@@ -135,6 +145,11 @@ def program_folder(number: int) -> str:
 
 
 def _sealed(storage: Storage) -> Sealed:
+    if isinstance(storage, Archive) and _HEADER not in storage.names:
+        if storage.names & _EARLIER:
+            raise PackageError(f"{storage.path}: made by another version of the compiler; {storage.remedy}",
+                               code="old-package")
+        raise PackageError(f"{storage.path}: not a program (a zip file without {_HEADER})", code="not-a-program")
     return Sealed.of(storage, _HEADER, format=_FORMAT, version=_VERSION)
 
 

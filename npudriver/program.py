@@ -25,7 +25,7 @@ __all__ = ["DTYPES", "DeployedProgram", "Port", "Step", "layer_of"]
 _FORMAT, _VERSION = "npugen deployed program", 3
 _HEADER, _CODE, _DATA, _ARRAYS = "program.json", "code.bin", "data.bin", "arrays.npz"
 _ARRAY = "array:"
-#: Bytes that files may have, and arrays once they are unpacked: memory for reading a package is bounded by them.
+#: Bytes that files may have: memory for reading a package is bounded by them, and by `Storage.room`.
 _MAX_CODE, _MAX_DATA, _MAX_ARRAYS = 1 << 28, 1 << 30, 1 << 28
 _WORD = (1 << 32) - 1
 #: What an input or an output can be.
@@ -149,7 +149,9 @@ class DeployedProgram:
         header = files.header
         arrays = {}
         if files.lists(_ARRAYS):
-            arrays = arrays_in(files.read(_ARRAYS, _MAX_ARRAYS), files.where(_ARRAYS), limit=_MAX_ARRAYS)
+            storage = package.storage
+            arrays = arrays_in(files.read(_ARRAYS, _MAX_ARRAYS), files.where(_ARRAYS), limit=storage.room)
+            storage.room -= sum(array.nbytes for array in arrays.values())
         layers = header.texts("layers")
         data_beats = header.integer("data_beats", 1, _WORD)
         program = cls(

@@ -24,11 +24,13 @@ _Self = TypeVar("_Self", bound="Storage")
 class Storage(ABC):
     """Files by names with slashes. All methods raise PackageError.
 
-    ``path``: of the package; ``remedy``: what to do about a damaged one.
+    ``path``: of the package; ``remedy``: what to do about a damaged one; ``room``: bytes that arrays of all programs
+    may still have once they are unpacked, as a small file can hold arrays of any size.
     """
 
     path: Path
     remedy: str
+    room = 1 << 28
 
     @abstractmethod
     def __enter__(self: _Self) -> _Self: ...
@@ -103,7 +105,9 @@ class Directory(Storage):
 
 
 class Archive(Storage):
-    """A ``.npu`` file, a zip file whose members are stored as they are: what is read of it is no larger than it."""
+    """A ``.npu`` file, a zip file. Its members are written as they are, and what is read is no larger than the file,
+    compressed or not.
+    """
 
     remedy = "compile it again"
 
@@ -150,4 +154,4 @@ class Archive(Storage):
 
 def open_storage(path: Path) -> Storage:
     """Of a folder, or else of a ``.npu`` file. Raises PackageError."""
-    return Archive(path) if path.is_file() else Directory(path)
+    return Directory(path) if os.path.isdir(path) else Archive(path)

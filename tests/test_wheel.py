@@ -127,7 +127,8 @@ def test_it_runs_where_it_is_installed(installed: Installed):
     assert list((installed.home / ".cache" / "npugen" / "rtl").glob("*/libnpu.so"))
     assert installed.files() == before
     done = installed.call("run", "none.onnx", "--input", "none.npz")
-    assert (done.returncode, done.stderr) == (1, "npugen run: error: none.onnx: No such file or directory\n")
+    said = "npugen run: error: none.onnx: No such file or directory [unreadable-file]\n"
+    assert (done.returncode, done.stderr) == (1, said)
 
 
 def test_signals(installed: Installed):

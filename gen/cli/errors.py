@@ -41,7 +41,9 @@ def one_line(error: Exception) -> str:
 
 def code_of(error: Exception) -> str:
     """What to print after the line: the code in brackets (docs/errors.md), "" for what has none."""
-    return f" [{error.code}]" if isinstance(error, NpugenError | DriverError) else ""
+    if isinstance(error, NpugenError | DriverError):
+        return f" [{error.code}]"
+    return " [unreadable-file]" if isinstance(error, OSError) and error.filename else ""
 
 
 def _way_to_packages() -> str:

@@ -25,23 +25,20 @@ from gen.memory.placement import Placement, aligned
 from gen.program.program import LayerInfo, Natural, Program, ProgramError
 from npudriver import DeployedProgram, Deployment, HostFile, PackageError
 from npudriver.archive import write_archive
-from npudriver.model import program_folder
+from npudriver.model import MAX_SEGMENTS, program_folder
 from npudriver.storage import Archive
 from sim.stochastic.streams import Streams
 
 __all__ = ["ProgramFile", "load_program", "save_program"]
 
 _FORMAT = "npugen compiled program"
-_COMPILED, _MODEL, _PACKAGE = "compiled.json", "model.onnx", "model.json"
+_COMPILED, _MODEL = "compiled.json", "model.onnx"
 #: Limits, far beyond what compiled networks need (MobileNetV2: 20 KB, 14,087).
 _MAX_HEADER = 1 << 24
 _MAX_INSTRUCTIONS = 1 << 21
 _MAX_MODEL = (1 << 31) - 1
-_MAX_SEGMENTS = 256
 #: Codes of the driver's errors -> ours, where it is not that of a damaged program.
 _CODES = {"old-package": "old-program", "not-a-program": "not-a-program", "unreadable-file": "unreadable-file"}
-#: What files of earlier versions have.
-_EARLIER = {"program.json", "segments.json"}
 
 
 class _Kind(msgspec.Struct):
@@ -100,10 +97,10 @@ class ProgramFile:
 
     def save(self, path: Path) -> None:
         """Write a ``.npu`` file, as `write_file` does. The same segments give the same bytes. Raises ProgramError."""
-        if len(self.segments) > _MAX_SEGMENTS:
+        if len(self.segments) > MAX_SEGMENTS:
             raise ProgramError(f"{path}: the model goes from accelerator to processor and back in {len(self.segments)} "
-                               f"segments, where a program has {_MAX_SEGMENTS} at most",
-                               code="program-too-large", limit=_MAX_SEGMENTS)
+                               f"segments, where a program has {MAX_SEGMENTS} at most",
+                               code="program-too-large", limit=MAX_SEGMENTS)
         for program in self.programs:
             if len(program.instruction_layers) > _MAX_INSTRUCTIONS:
                 raise ProgramError(f"{path}: {len(program.instruction_layers):,} instructions, where a program has "
@@ -143,19 +140,12 @@ class ProgramFile:
 
     @classmethod
     def _read(cls, path: Path, archive: Archive) -> Self:
-        if _PACKAGE not in archive.names:
-            if archive.names & _EARLIER:
-                raise ProgramError(f"{path}: made by another version of the compiler; compile it again",
-                                   code="old-program")
-            raise ProgramError(f"{path}: not a program (a zip file without {_PACKAGE})", code="not-a-program")
         package = Deployment.read(archive)
         board = package.board or None
         segments: list[Program | bytes] = []
         try:
             if board is not None:
                 get_board(board)
-            if len(package.segments) > _MAX_SEGMENTS:
-                raise ValueError(f"{len(package.segments)} segments, where there are {_MAX_SEGMENTS} at most")
             for number, segment in enumerate(package.segments):
                 segments.append(segment.content if isinstance(segment, HostFile)
                                 else _program(path, archive, program_folder(number), segment, board))

@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import os
 import re
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from npudriver import Device, PackageError
 from npudriver.arrays import write_arrays
 from npudriver.model import Deployment
 from sim.devices import FunctionalBackend, InjectedFault, PacedBackend
+from tests.npu_files import write_files
 
 from .small import CONFIG, cycles, expected, machine_of_json, program, samples, workload
 
@@ -102,6 +104,22 @@ def test_errors_are_one_line(backend, package, capsys, argv, message):
     assert commands.main([places.get(word, word) for word in argv]) == 1
     error = capsys.readouterr().err
     assert message in error and error.count("\n") == 1
+
+
+def test_program_files_that_are_none(backend, tmp_path, capsys):
+    """Nobody is told to look for a folder, and no pipe is waited for."""
+    os.mkfifo(tmp_path / "pipe.npu")
+    (tmp_path / "loop.npu").symlink_to("loop.npu")
+    write_files(tmp_path / "old.npu", {"program.json": b"{}"})
+    write_files(tmp_path / "zip.npu", {"a": b""})
+    for name, message in (
+            ("none", "No such file or directory [unreadable-file]"), ("pipe", "not a regular file [unreadable-file]"),
+            ("loop", "Too many levels of symbolic links [unreadable-file]"),
+            ("old", "made by another version of the compiler; compile it again [old-package]"),
+            ("zip", "not a program (a zip file without model.json) [not-a-program]")):
+        for command in ("run", "info"):
+            assert commands.main([command, str(tmp_path / f"{name}.npu")]) == 1
+            assert capsys.readouterr().err == f"npudriver {command}: error: {tmp_path}/{name}.npu: {message}\n"
 
 
 @pytest.mark.parametrize("option, value, message", [

@@ -1,5 +1,6 @@
 """Damaged packages: each is one line that says so, whatever is damaged and however; and none is run."""
 
+import dataclasses
 import hashlib
 import json
 import os
@@ -13,6 +14,9 @@ import pytest
 
 import npudriver.__main__ as commands
 from npudriver import Deployment, Device, PackageError
+from npudriver.model import MAX_SEGMENTS
+from npudriver.program import Step
+from npudriver.storage import Storage
 from sim.devices import FunctionalBackend
 from tests.npu_files import reseal
 
@@ -199,6 +203,43 @@ def test_paths_out_of_the_package(package, path):
     header["segments"][0]["path"] = path
     reseal(package / "model.json", {name: value for name, value in header.items() if name not in ("files", "sha256")})
     assert "path must be a name in the package" in refused(package)
+
+
+def _segments(package: Path, segments: list[dict[str, str]]) -> None:
+    header = json.loads((package / "model.json").read_text())
+    header["segments"] = segments
+    reseal(package / "model.json", {name: value for name, value in header.items() if name not in ("files", "sha256")})
+
+
+def test_segments_have_an_end(package):
+    """Each is read: one that is named again and again would take memory each time, of the device's as well."""
+    program = {"place": "accelerator", "path": "program0"}
+    _segments(package, [program, program])
+    assert "path must be that of no other segment" in refused(package)
+    (package / "s.onnx").write_bytes(b"")
+    header = json.loads((package / "model.json").read_text())
+    for number in range(MAX_SEGMENTS + 1):
+        header["files"][f"s{number}.onnx"] = {}
+        (package / f"s{number}.onnx").write_bytes(b"")
+    (package / "model.json").write_text(json.dumps(header))
+    hosts = [{"place": "host", "path": f"s{number}.onnx"} for number in range(MAX_SEGMENTS)]
+    _segments(package, hosts)
+    assert len(Deployment.load(package).segments) == MAX_SEGMENTS
+    _segments(package, [*hosts, program])
+    assert f"has more than {MAX_SEGMENTS} segments" in refused(package)
+
+
+def test_arrays_have_an_end_together(tmp_path, monkeypatch):
+    """They are compressed: each program of a small file could unpack as much as one may have."""
+    index = np.zeros(100_000, np.int64)
+    ports = [dataclasses.replace(port, steps=[Step("gather", {"index": index})]) for port in program().inputs]
+    one = dataclasses.replace(program(), inputs=ports)
+    Deployment(name="two", board="b", device="uio:", machine=machine_of_json(), inputs={"x": ("uint8", [4, 6, 6])},
+               outputs=["y"], segments=[one, one]).save(tmp_path)
+    assert len(Deployment.load(tmp_path).segments) == 2
+    monkeypatch.setattr(Storage, "room", 3 * index.nbytes // 2)
+    with pytest.raises(PackageError, match=r"program1/arrays.npz: .*more than [\d,]+ bytes of arrays"):
+        Deployment.load(tmp_path)
 
 
 def test_digests_are_those_of_any_tool(package):

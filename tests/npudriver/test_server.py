@@ -402,7 +402,7 @@ def folder(tmp_path: Path) -> Path:
     (["--listen", "127.0.0.1:99999"], "must be ADDRESS:PORT"),
     (["--listen", "no.such.host.invalid:1"], "no.such.host.invalid:1: "),
     (["--token-file", "/nowhere"], "/nowhere: the token cannot be read (No such file or directory)"),
-    (["/nowhere"], "/nowhere/model.json: not a deployed model, or damaged (No such file or directory); name"),
+    (["/nowhere"], "/nowhere: No such file or directory [unreadable-file]"),
 ])
 def test_errors_are_one_line(folder, monkeypatch, capsys, argv, message):
     monkeypatch.setattr(commands, "open_backend", lambda url: FunctionalBackend(CONFIG))
