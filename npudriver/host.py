@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import os
 import sys
 from typing import Any, Mapping
 
@@ -37,6 +38,8 @@ class HostModel:
             options = runtime.SessionOptions()
             options.log_severity_level = 4
             options.intra_op_num_threads = threads
+            # All its weights are inside: it reads no other files, which nothing has a digest of.
+            options.add_session_config_entry("session.model_external_initializers_file_folder_path", os.devnull)
             # What the model says, and not what comes close to it.
             options.graph_optimization_level = runtime.GraphOptimizationLevel.ORT_ENABLE_BASIC
             self._session = runtime.InferenceSession(source if isinstance(source, bytes) else str(source), options,

@@ -59,18 +59,20 @@ class Machine:
         return json.dumps(asdict(self), indent=1) + "\n"
 
     @classmethod
-    def from_json(cls, text: str | bytes, where: str = "machine.json") -> Machine:
-        """``where``: what errors call it. Raises PackageError for what is no such thing."""
+    def from_json(cls, text: str | bytes, where: str = "machine.json", remedy: str = "deploy the model again"
+                  ) -> Machine:
+        """``where``: what errors call it; ``remedy``: what they advise. Raises PackageError for what is no such thing.
+        """
         try:
-            header = Fields(parsed(text if isinstance(text, bytes) else text.encode()), where)
+            header = Fields(parsed(text if isinstance(text, bytes) else text.encode()), where, remedy)
         except ValueError as error:
-            raise PackageError(f"{where}: damaged ({error}); deploy the program again") from None
+            raise PackageError(f"{where}: damaged ({error}); {remedy}") from None
         errors, operations = header.inner("errors"), header.inner("operations")
         machine = cls(
             fingerprint=header.numbers("fingerprint", 0, _WORD), registers=header.numbers("registers", 0, _LAST),
             control=header.numbers("control", 1, _WORD), status=header.numbers("status", 1, _WORD),
-            errors={_code(code, where): _error_text(errors.inner(code)) for code in errors.names()},
-            operations={_code(code, where): operations.text(code) for code in operations.names()},
+            errors={_code(code, where, remedy): _error_text(errors.inner(code)) for code in errors.names()},
+            operations={_code(code, where, remedy): operations.text(code) for code in operations.names()},
             counters=header.texts("counters"), beat_bytes=header.power("beat_bytes", _MAX_BEAT),
             address_bits=header.integer("address_bits", 1, 64),
             instruction_bytes=header.power("instruction_bytes", _MAX_BEAT),
@@ -83,15 +85,15 @@ class Machine:
                               (machine.status, _STATUS)):
             missing = sorted(needed - set(names))
             if missing:
-                raise PackageError(f"{where}: {missing[0]!r} is missing; deploy the program again")
+                raise PackageError(f"{where}: {missing[0]!r} is missing; {remedy}")
         if any(address % 4 for address in machine.registers.values()):
-            raise PackageError(f"{where}: a register lies between two words; deploy the program again")
+            raise PackageError(f"{where}: a register lies between two words; {remedy}")
         return machine
 
 
-def _code(text: str, where: str) -> int:
+def _code(text: str, where: str, remedy: str) -> int:
     if not (text.isascii() and text.isdigit() and len(text) < 10):
-        raise PackageError(f"{where}: a code must be a number; deploy the program again")
+        raise PackageError(f"{where}: a code must be a number; {remedy}")
     return int(text)
 
 

@@ -154,7 +154,7 @@ def _sealed(storage: Storage) -> Sealed:
 
 
 def _machine(files: Sealed) -> Machine:
-    return Machine.from_json(files.read(_MACHINE, _MAX_MACHINE), files.where(_MACHINE))
+    return Machine.from_json(files.read(_MACHINE, _MAX_MACHINE), files.where(_MACHINE), files.storage.remedy)
 
 
 def _dtype_and_shape(value: Any, entry: Fields, name: str, where: str, remedy: str) -> tuple[str, Sequence[int]]:

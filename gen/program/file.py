@@ -214,6 +214,8 @@ def _program(path: Path, archive: Archive, folder: str, deployed: DeployedProgra
 
 def _require_sense(header: _Compiled, config: NpuConfig, program: DeployedProgram) -> None:
     """Raises ValueError for parts that do not fit each other."""
+    if program.digest != config.digest:
+        raise ValueError("its program is of another configuration")
     names = {layer.name for layer in header.layers}
     if [layer.name for layer in header.layers] != list(program.layers):
         raise ValueError("its layers are not those of the compiler")

@@ -127,9 +127,13 @@ PROGRAM, MODEL = "program0/program.json", "model.json"
     ("program0/compiled.json", lambda h: h.pop("tensors"), "damaged"),
     ("program0/compiled.json", lambda h: h["config"].update(ic_lanes=3), "ic_lanes must be"),
     ("program0/compiled.json", lambda h: h["config"].update(colour=3), "unknown configuration field"),
-    ("program0/compiled.json", lambda h: h["config"].update(side_depth=1024), "not of one machine"),
+    ("program0/compiled.json", lambda h: h["config"].update(side_depth=1024), "of another configuration"),
+    ("machine.json", lambda h: h.update(macs=h["macs"] * 2), "not of one machine"),
     (PROGRAM, lambda h: h["instruction_layers"].pop(), "is damaged"),
     (PROGRAM, lambda h: h.update(instruction_layers=[]), "code and header differ"),
+    (PROGRAM, lambda h: h.update(digest=h["digest"] ^ 1), "of another configuration"),
+    ("machine.json", lambda h: h.update(macs=0), "machine.json: macs must be .*; compile it again"),
+    ("machine.json", lambda h: h["registers"].update(control=2), "between two words; compile it again"),
     (PROGRAM, lambda h: h.update(data_beats=1), "must be a whole number"),
     (PROGRAM, lambda h: h["layers"].append("more"), "its layers are not those"),
     (PROGRAM, lambda h: h["inputs"][0].update(tensor="nowhere"), "has no place"),
@@ -145,7 +149,7 @@ PROGRAM, MODEL = "program0/program.json", "model.json"
     (MODEL, lambda h: h.update(board="atari"), "unknown board 'atari'"),
     (MODEL, lambda h: h.update(segments=h["segments"] * 300), "damaged"),
     (MODEL, lambda h: h.update(segments=[]), "has no segments"),
-], ids=range(21))
+], ids=range(25))
 def test_damaged_header(program, tmp_path, name, change, message):
     save_program(program, tmp_path / "a.npu")
     changed(tmp_path / "a.npu", tmp_path / "b.npu", change, name)
