@@ -30,10 +30,12 @@ def resealed(files: Mapping[str, bytes]) -> Files:
     for name in [*sorted(name for name in found if name.endswith("/program.json")), "model.json"]:
         try:
             header = json.loads(found[name])
-            listed = header.pop("files")
-            header.pop("sha256")
-        except (KeyError, ValueError, AttributeError):      # one that has none any more
+        except (KeyError, ValueError):
             continue
+        listed = header.pop("files", None) if isinstance(header, dict) else None
+        if not isinstance(listed, dict) or "sha256" not in header:      # one that has none any more
+            continue
+        del header["sha256"]
         base = name.rpartition("/")[0]
         beside = {one: found.get(f"{base}/{one}" if base else one, b"") for one in listed}
         found[name] = sealed_json(header, beside)

@@ -12,7 +12,7 @@ from gen.compiler import compile_graph
 from gen.program.assembler import AssemblyError, assemble, disassemble_code, disassemble_program, encode_all
 from gen.program.file import load_program, save_program
 from gen.program.program import Program, ProgramError
-from tests.npu_files import changed, write_files
+from tests.npu_files import changed, resealed, write_files
 from tests.random_layers import random_graph, random_inputs
 
 CONFIG = NpuConfig.preset(256)
@@ -212,6 +212,12 @@ def test_a_region_that_is_too_large(program, tmp_path):
     changed(tmp_path / "a.npu", tmp_path / "b.npu", lambda header: header.update(data_beats=1 << 20), PROGRAM)
     with pytest.raises(ProgramError, match="a data region of 1,048,576 beats for what takes [0-9,]{3,6}"):
         load_program(tmp_path / "b.npu")
+
+
+@pytest.mark.parametrize("content", [b"", b"[]", b"null", b'{"files": null, "sha256": ""}', b'{"files": {}}'])
+def test_headers_without_digests_get_none(content):
+    """Tests change what they like of a header, and write digests where there were some."""
+    assert resealed({"model.json": content}) == {"model.json": content}
 
 
 def test_files_of_earlier_versions(program, tmp_path):
