@@ -17,7 +17,10 @@ from gen.onnx.fold import budget
 from gen.onnx.model import Model, ModelInput, Node
 from gen.onnx.passes import fold_constants, run_passes
 
-__all__ = ["MAX_OPSET", "OpenShapeError", "Shapes", "of_proto", "open_model", "parse", "read"]
+__all__ = [
+    "MAX_OPSET", "MIN_OPSET", "OpenShapeError", "Shapes", "constants_of", "nodes_of", "of_proto", "open_model", "parse",
+    "read",
+]
 
 Shapes = Mapping[str, Sequence[int]]
 
@@ -91,6 +94,19 @@ def _load(path: Path) -> onnx.ModelProto:
         raise GraphError("not a readable ONNX file, or a damaged one", code="not-a-model") from None
 
 
+def constants_of(graph: onnx.GraphProto) -> dict[str, np.ndarray]:
+    """The initializers. Raises GraphError for text and for what is damaged."""
+    return {tensor.name: _array(tensor) for tensor in graph.initializer}
+
+
+def nodes_of(graph: onnx.GraphProto) -> tuple[Node, ...]:
+    """Raises GraphError for an attribute without a value."""
+    return tuple(
+        Node("" if n.domain == "ai.onnx" else n.domain, n.op_type, n.name, tuple(n.input), tuple(n.output),
+             {a.name: _attribute(n, a) for a in n.attribute}, n)
+        for n in graph.node)
+
+
 def _model(name: str, proto: onnx.ModelProto, folder: Path | None, shapes: Shapes | None = None) -> Model:
     """What is in a file of that name in ``folder``, checked."""
     if not proto.graph.node and not proto.graph.output:
@@ -101,11 +117,7 @@ def _model(name: str, proto: onnx.ModelProto, folder: Path | None, shapes: Shape
         raise GraphError(f"opset {opset} is not supported; convert the model to one in "
                          f"{MIN_OPSET}..{MAX_OPSET} (onnx.version_converter)", code="unsupported-opset", found=opset)
     graph = proto.graph
-    constants = {i.name: _array(i) for i in graph.initializer}
-    nodes = tuple(
-        Node("" if n.domain == "ai.onnx" else n.domain, n.op_type, n.name, tuple(n.input), tuple(n.output),
-             {a.name: _attribute(n, a) for a in n.attribute}, n)
-        for n in graph.node)
+    constants, nodes = constants_of(graph), nodes_of(graph)
     inputs = tuple(ModelInput(i.name, i.type.tensor_type.elem_type, _input_shape(i))
                    for i in graph.input if i.name not in constants)
     return fold_constants(Model(

@@ -62,6 +62,8 @@ EDGES = {
     "gen.mapping": "cores.arch cores.config cores.errors cores.timing gen.ir gen.lowering gen.memory gen.options "
                    "gen.tiling sim sim.golden",
     "gen.compiler": "cores.arch cores.config gen.ir gen.lowering gen.mapping gen.options gen.passes gen.program",
+    # the processor's part
+    "gen.c": "gen.ir gen.memory gen.onnx",
     # models to try
     "gen.zoo": "cores.errors gen.onnx",
     # what is done with it

@@ -1,0 +1,173 @@
+"""A function in C so far: what kernels emit into, and the values that they find."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from gen.c.helper import Helper
+from gen.c.text import c_type, literal
+from gen.c.value import Dim, Size, Storage, Value, extent, size_text
+from gen.onnx.model import Node, NodeError
+
+__all__ = ["Argument", "Context"]
+
+#: Numbers of one line of a table.
+_LINE = 12
+
+Argument = Value | Size | Sequence[Dim] | np.ndarray | np.generic | int | str
+
+
+@dataclass
+class Context:
+    """``name`` begins the names of the tables; ``opset`` is that of ONNX's own operators."""
+
+    name: str
+    opset: int
+    values: dict[str, Value] = field(default_factory=dict)
+    statements: list[str] = field(default_factory=list)
+    #: Tables by their definition, without the name.
+    tables: dict[tuple[str, str], str] = field(default_factory=dict)
+    storages: list[Storage] = field(default_factory=list)
+    helpers: dict[str, Helper] = field(default_factory=dict)
+    node: Node | None = None
+    _count: int = 0
+
+    @property
+    def step(self) -> int:
+        return len(self.statements)
+
+    # what the node has
+
+    def input(self, index: int) -> Value:
+        """Raises NodeError for an input that is left out."""
+        value = self.optional(index)
+        if value is None:
+            raise NodeError(f"lacks its input {index}", code="invalid-model")
+        return value
+
+    def optional(self, index: int) -> Value | None:
+        assert self.node is not None
+        name = self.node.inputs[index] if index < len(self.node.inputs) else ""
+        return self.values[name] if name else None
+
+    def constant(self, index: int) -> np.ndarray | None:
+        """An input that has to be constant; None if it is left out. Raises NodeError."""
+        value = self.optional(index)
+        if value is None:
+            return None
+        if value.array is None:
+            assert self.node is not None
+            raise NodeError(f"its input {self.node.inputs[index]} is computed by the model, which C code takes "
+                            "constant only", code="not-in-c", operator=self.node.op)
+        return value.array
+
+    def known(self, value: Value) -> tuple[int, ...]:
+        """A shape without open sizes. Raises NodeError."""
+        if not value.known:
+            raise self.refusal("on a tensor whose size depends on the data")
+        return tuple(dim for dim in value.shape if isinstance(dim, int))
+
+    def refusal(self, what: str) -> NodeError:
+        """For a form of the node that C is not generated for."""
+        assert self.node is not None
+        return NodeError(f"no C code is generated for {self.node.op} {what}; leave it out of the model, or run this "
+                         "model's processor part by onnxruntime", code="not-in-c", operator=self.node.op)
+
+    def wants(self, output: int) -> bool:
+        assert self.node is not None
+        return output < len(self.node.outputs) and bool(self.node.outputs[output])
+
+    def result(self, value: Value, index: int = 0) -> None:
+        assert self.node is not None
+        if self.wants(index):
+            self.values[self.node.outputs[index]] = value
+
+    # what is emitted
+
+    def fresh(self, prefix: str) -> str:
+        self._count += 1
+        return f"{prefix}{self._count}"
+
+    def new(self, dtype: np.dtype | type, shape: Sequence[Dim]) -> Value:
+        """Room for a result, or for what is needed on the way to one."""
+        found = np.dtype(dtype)
+        storage = Storage(self.fresh("v"), found, extent(shape))
+        self.storages.append(storage)
+        return Value(found, tuple(shape), storage)
+
+    def alias(self, value: Value, shape: Sequence[Dim]) -> Value:
+        """The same elements in another shape."""
+        if value.array is not None and all(isinstance(dim, int) for dim in shape):
+            return Value(value.dtype, tuple(shape), array=value.array.reshape([int(dim) for dim in shape if
+                                                                              isinstance(dim, int)]))
+        return Value(value.dtype, tuple(shape), self.stored(value).storage)
+
+    def stored(self, value: Value) -> Value:
+        """Raises ValueError for a constant: it is in no storage."""
+        if value.storage is None:
+            raise ValueError("a constant has no storage")
+        return value
+
+    def pointer(self, value: Value) -> str:
+        if value.array is not None:
+            return self.table(value.array)
+        storage = value.storage
+        assert storage is not None
+        storage.first = self.step if storage.first < 0 else storage.first
+        storage.last = self.step
+        return storage.name
+
+    def table(self, array: np.ndarray) -> str:
+        """The name of a constant array with these elements."""
+        numbers = [literal(number, array.dtype) for number in array.ravel()] or ["0"]
+        return self._table(c_type(array.dtype).name, numbers)
+
+    def _table(self, kind: str, numbers: Sequence[str]) -> str:
+        lines = [", ".join(numbers[first:first + _LINE]) for first in range(0, len(numbers), _LINE)]
+        body = lines[0] if len(lines) == 1 else "\n    " + ",\n    ".join(lines) + "\n"
+        key = kind, f"[{len(numbers)}] = {{{body}}};"
+        return self.tables.setdefault(key, f"{self.name}_k{len(self.tables)}")
+
+    def sizes(self, dims: Sequence[Dim]) -> str:
+        """The name of an array of size_t."""
+        texts = [size_text(dim) for dim in dims] or ["0u"]
+        if all(isinstance(dim, int) for dim in dims):
+            return self._table("size_t", texts)
+        name = self.fresh("w")
+        self.statements.append(f"const size_t {name}[{len(texts)}] = {{{', '.join(texts)}}};")
+        return name
+
+    def use(self, helper: Helper) -> str:
+        self.helpers.setdefault(helper.name, helper)
+        return helper.name
+
+    def call(self, helper: Helper, *arguments: Argument) -> None:
+        self.statements.append(f"{self._call(helper, arguments)};")
+
+    def size_of(self, helper: Helper, *arguments: Argument, maximum: int) -> Size:
+        """What a helper returns: how many elements there are, at most ``maximum``."""
+        name = self.fresh("n")
+        self.statements.append(f"const size_t {name} = {self._call(helper, arguments)};")
+        return Size(name, maximum)
+
+    def _call(self, helper: Helper, arguments: Sequence[Argument]) -> str:
+        texts = [self._argument(argument) for argument in arguments]
+        # Sizes may have become a statement before this one: it is in this step that the tensors are used.
+        for argument in arguments:
+            if isinstance(argument, Value):
+                self.pointer(argument)
+        return f"{self.use(helper)}({', '.join(texts)})"
+
+    def _argument(self, argument: Argument) -> str:
+        if isinstance(argument, str):
+            return argument
+        if isinstance(argument, Value):
+            return self.pointer(argument)
+        if isinstance(argument, np.generic):
+            return literal(argument, argument.dtype)
+        if isinstance(argument, np.ndarray):
+            return self.table(argument)
+        if isinstance(argument, (int, Size)):
+            return size_text(argument)
+        return self.sizes(argument)

@@ -1,0 +1,17 @@
+"""The operators: a module for each family."""
+
+from gen.c.kernels import (
+    arithmetic,
+    detection,
+    movement,
+    products,
+    quantisation,
+    recurrent,
+    reductions,
+    resizing,
+    windows,
+)
+
+__all__ = [
+    "arithmetic", "detection", "movement", "products", "quantisation", "recurrent", "reductions", "resizing", "windows",
+]

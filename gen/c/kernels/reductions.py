@@ -1,0 +1,483 @@
+"""Operations that go over whole axes: sums and the like, softmax, normalisation, the largest, running sums."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from gen.c.context import Context
+from gen.c.copies import moved
+from gen.c.each import each
+from gen.c.helper import Helper, instance
+from gen.c.kernels.arithmetic import arithmetic, spelled, sum_of
+from gen.c.kernels.movement import axes_of, axis_of, padded
+from gen.c.registry import operator
+from gen.c.text import c_type, literal
+from gen.c.value import Dim, Size, Value, most, product, strides_of
+from gen.c.walk import ROWS, walk
+from gen.onnx.model import MICROSOFT, Node
+
+__all__ = ["reduced"]
+
+_REDUCE = """
+/* `kept`: the results, and where in x each begins; `along`: what belongs to one. */
+static void $name(const size_t *kept, const size_t *along, const $T *x, $T *y)
+{
+    const size_t rows = op_rows(kept), count = kept[kept[0]], step = op_step(kept, 0u);
+    const size_t inner = op_rows(along), length = along[along[0]], sx = op_step(along, 0u);
+    for (size_t row = 0u; row < rows; ++row)
+        for (size_t i = 0u; i < count; ++i) {
+            const $T *const base = x + (op_offset(kept, 0u, row) + i * step);
+            $A total = $first;
+            for (size_t r = 0u; r < inner; ++r) {
+                const $T *const source = base + op_offset(along, 0u, r);
+                for (size_t k = 0u; k < length; ++k) {
+                    const $A x0 = source[k * sx];
+                    total = $each;
+                }
+            }
+            *y++ = $last;
+        }
+}
+"""
+#: What a total begins with, what an element makes of it, what it is in the end.
+_FLOAT = {
+    "ReduceSum": ("0.0$f", "total + x0", "total"),
+    "ReduceMean": ("0.0$f", "total + x0", "total / ($T)(inner * length)"),
+    "ReduceMax": ("-INFINITY", "x0 > total || isnan(x0) ? x0 : total", "total"),
+    "ReduceMin": ("INFINITY", "x0 < total || isnan(x0) ? x0 : total", "total"),
+    "ReduceProd": ("1.0$f", "total * x0", "total"),
+    "ReduceL1": ("0.0$f", "total + fabs$f(x0)", "total"),
+    "ReduceL2": ("0.0$f", "total + x0 * x0", "sqrt$f(total)"),
+    "ReduceSumSquare": ("0.0$f", "total + x0 * x0", "total"),
+    "ReduceLogSum": ("0.0$f", "total + x0", "log$f(total)"),
+}
+_INTEGER = {
+    "ReduceSum": ("0", "($A)(($W)total + ($W)x0)", "total"),
+    "ReduceMean": ("0", "($A)(($W)total + ($W)x0)", "(inner * length != 0u ? ($T)(total / ($A)(inner * length)) : 0)"),
+    "ReduceMax": ("$L", "x0 > total ? x0 : total", "total"),
+    "ReduceMin": ("$H", "x0 < total ? x0 : total", "total"),
+    "ReduceProd": ("1", "($A)(($W)total * ($W)x0)", "total"),
+    "ReduceSumSquare": ("0", "($A)(($W)total + ($W)x0 * ($W)x0)", "total"),
+    "ReduceL1": ("0", "x0 < 0 ? ($A)(($W)total - ($W)x0) : ($A)(($W)total + ($W)x0)", "total"),
+}
+
+
+def _split(value: Value, axes: Sequence[int]) -> tuple[list[Dim], list[Dim]]:
+    """The walks over the axes that stay and over those that are reduced."""
+    steps = strides_of(value.shape)
+    kept = [at for at in range(value.rank) if at not in axes]
+    return (walk([value.shape[at] for at in kept], [steps[at] for at in kept]),
+            walk([value.shape[at] for at in axes], [steps[at] for at in axes]))
+
+
+def reduced(c: Context, op: str, value: Value, axes: Sequence[int], *, keep: bool) -> Value:
+    """``op``: ReduceSum, and so on. Raises NodeError for what it is not there for."""
+    kind = c_type(value.dtype)
+    table = _FLOAT if value.dtype.kind == "f" else _INTEGER
+    if op not in table:
+        raise c.refusal(f"of {value.dtype}")
+    same = value.dtype.kind == "f" or value.dtype.itemsize == 8 or op in ("ReduceMax", "ReduceMin")
+    wide = kind.name if same else "int32_t" if value.dtype.kind == "i" else "uint32_t"
+    if value.dtype.kind in "iu" and op == "ReduceL1" and value.dtype.kind == "u":
+        op = "ReduceSum"
+    low, high = ("0", "1") if value.dtype.kind in "bf" else (
+        literal(bound, value.dtype) for bound in (np.iinfo(value.dtype).min, np.iinfo(value.dtype).max))
+    first, step, last = (spelled(text.replace("$A", wide).replace("$L", low).replace("$H", high), value.dtype)
+                         for text in table[op])
+    if value.dtype.kind != "f":
+        last = f"({kind.name}){last}"
+    helper = instance(f"{op.lower()}_{kind.suffix}", _REDUCE, ROWS, T=kind.name, A=wide, first=first, each=step,
+                      last=last)
+    shape = [1 if at in axes else dim for at, dim in enumerate(value.shape)]
+    result = c.new(value.dtype, shape)
+    kept, along = _split(value, axes)
+    c.call(helper, kept, along, value, result)
+    return result if keep else c.alias(result, [dim for at, dim in enumerate(shape) if at not in axes])
+
+
+@operator(*_FLOAT)
+def reduce(node: Node, c: Context) -> None:
+    value = c.input(0)
+    axes = axes_of(node, c, value.rank)
+    if not axes:
+        if axes is not None and node.attributes.get("noop_with_empty_axes", 0) or (
+                axes is None and node.attributes.get("noop_with_empty_axes", 0)):
+            if node.op not in ("ReduceSum", "ReduceMean", "ReduceMax", "ReduceMin", "ReduceProd"):
+                raise c.refusal("with no axes")
+            c.result(value)
+            return
+        axes = list(range(value.rank))
+    c.result(reduced(c, node.op, value, axes, keep=bool(node.attributes.get("keepdims", 1))))
+
+
+@operator("ReduceLogSumExp")
+def log_sum_exp(node: Node, c: Context) -> None:
+    value = c.input(0)
+    axes = axes_of(node, c, value.rank) or list(range(value.rank))
+    kind = value.dtype
+    top = reduced(c, "ReduceMax", value, axes, keep=True)
+    powers = each(c, "expsub", spelled("exp$f(x0 - x1)", kind), [value, top], kind)
+    total = reduced(c, "ReduceLogSum", powers, axes, keep=True)
+    result = sum_of(c, total, top)
+    if not node.attributes.get("keepdims", 1):
+        result = c.alias(result, [dim for at, dim in enumerate(result.shape) if at not in axes])
+    c.result(result)
+
+
+_SOFTMAX = """
+static void $name(size_t outer, size_t count, size_t inner, const $T *x, $T *y)
+{
+    for (size_t o = 0u; o < outer; ++o, x += count * inner, y += count * inner)
+        for (size_t i = 0u; i < inner; ++i) {
+            $T top = -INFINITY, total = 0.0$f;
+            for (size_t k = 0u; k < count; ++k)
+                top = x[k * inner + i] > top ? x[k * inner + i] : top;
+            for (size_t k = 0u; k < count; ++k) {
+                const $T power = exp$f(x[k * inner + i] - top);
+                total += power;
+                y[k * inner + i] = $kept;
+            }
+$finish
+        }
+}
+"""
+_FINISH = """
+            for (size_t k = 0u; k < count; ++k)
+                y[k * inner + i] $finish;
+"""
+
+
+@operator("Softmax", "LogSoftmax")
+def softmax(node: Node, c: Context) -> None:
+    value = c.input(0)
+    if value.dtype.kind != "f":
+        raise c.refusal(f"of {value.dtype}")
+    c.result(softmax_of(c, value, axis_of(node, value.rank, 1 if c.opset < 13 else -1), log=node.op == "LogSoftmax",
+                        flat=c.opset < 13))
+
+
+def softmax_of(c: Context, value: Value, axis: int, *, log: bool, flat: bool) -> Value:
+    """``flat``: over all axes from that one on, as before operator set 13."""
+    kind = c_type(value.dtype)
+    f = "f" if value.dtype == np.float32 else ""
+    helper = instance(
+        f"{'log_softmax' if log else 'softmax'}_{kind.suffix}", _SOFTMAX, T=kind.name, f=f,
+        kept="x[k * inner + i] - top" if log else "power",
+        finish=(("            total = log$f(total);\n" if log else "") + _FINISH.strip("\n")).replace("$finish", (
+            "-= total" if log else "/= total")).replace("$f", f))
+    result = c.new(value.dtype, value.shape)
+    split = (value.shape[:axis], value.shape[axis:], ()) if flat else (
+        value.shape[:axis], value.shape[axis:axis + 1], value.shape[axis + 1:])
+    c.call(helper, *(product(part) for part in split), value, result)
+    return result
+
+
+@operator("Hardmax")
+def hardmax(node: Node, c: Context) -> None:
+    value = c.input(0)
+    axis = axis_of(node, value.rank, 1 if c.opset < 13 else -1)
+    if c.opset < 13:
+        flat = c.alias(value, (product(value.shape[:axis]), product(value.shape[axis:])))
+        c.result(c.alias(_hardmax(c, flat, 1), value.shape))
+    else:
+        c.result(_hardmax(c, value, axis))
+
+
+def _hardmax(c: Context, value: Value, axis: int) -> Value:
+    top = _arg(c, value, axis, largest=True, last=False)
+    index = Value(np.dtype(np.int64), tuple(most(dim) if at == axis else 1 for at, dim in enumerate(value.shape)),
+                  array=np.arange(most(value.shape[axis])).reshape(
+                      [-1 if at == axis else 1 for at in range(value.rank)]))
+    kind = c_type(value.dtype).name
+    return each(c, "one_hot", f"x0 == x1 ? ({kind})1 : ({kind})0", [top, index], value.dtype)
+
+
+_ARG = """
+static void $name(size_t outer, size_t count, size_t inner, const $T *x, int64_t *y)
+{
+    for (size_t o = 0u; o < outer; ++o, x += count * inner)
+        for (size_t i = 0u; i < inner; ++i) {
+            size_t best = 0u;
+            for (size_t k = 1u; k < count; ++k)
+                if (x[k * inner + i] $sign x[best * inner + i])
+                    best = k;
+            *y++ = (int64_t)best;
+        }
+}
+"""
+
+
+def _arg(c: Context, value: Value, axis: int, *, largest: bool, last: bool) -> Value:
+    kind = c_type(value.dtype)
+    sign = (">" if largest else "<") + ("=" if last else "")
+    helper = instance(f"arg{'max' if largest else 'min'}{'_last' if last else ''}_{kind.suffix}", _ARG, T=kind.name,
+                      sign=sign)
+    result = c.new(np.int64, [1 if at == axis else dim for at, dim in enumerate(value.shape)])
+    c.call(helper, product(value.shape[:axis]), value.shape[axis], product(value.shape[axis + 1:]), value, result)
+    return result
+
+
+@operator("ArgMax", "ArgMin")
+def arg(node: Node, c: Context) -> None:
+    value = c.input(0)
+    axis = axis_of(node, value.rank)
+    result = _arg(c, value, axis, largest=node.op == "ArgMax", last=bool(node.attributes.get("select_last_index", 0)))
+    if not node.attributes.get("keepdims", 1):
+        result = c.alias(result, [dim for at, dim in enumerate(result.shape) if at != axis])
+    c.result(result)
+
+
+_CUMULATE = """
+static void $name(size_t outer, size_t count, size_t inner, int exclusive, int reverse, const $T *x, $T *y)
+{
+    for (size_t o = 0u; o < outer; ++o, x += count * inner, y += count * inner)
+        for (size_t i = 0u; i < inner; ++i) {
+            $T total = 0;
+            for (size_t k = 0u; k < count; ++k) {
+                const size_t at = (reverse ? count - 1u - k : k) * inner + i;
+                const $T before = total;
+                total = $sum;
+                y[at] = exclusive ? before : total;
+            }
+        }
+}
+"""
+
+
+@operator("CumSum")
+def cumulate(node: Node, c: Context) -> None:
+    value, axes = c.input(0), c.constant(1)
+    assert axes is not None
+    axis = int(axes.item()) % value.rank
+    kind = c_type(value.dtype)
+    text = "total + x[at]" if value.dtype.kind == "f" else "($T)(($W)total + ($W)x[at])"
+    result = c.new(value.dtype, value.shape)
+    c.call(instance(f"cumsum_{kind.suffix}", _CUMULATE, T=kind.name, sum=spelled(text, value.dtype)),
+           product(value.shape[:axis]), value.shape[axis], product(value.shape[axis + 1:]),
+           str(int(node.attributes.get("exclusive", 0))), str(int(node.attributes.get("reverse", 0))), value, result)
+    c.result(result)
+
+
+_TOP = """
+/* The `wanted` largest or smallest of each line, in order; of equal ones the first. */
+static void $name(size_t outer, size_t count, size_t inner, size_t wanted, const $T *x, $T *y, int64_t *places)
+{
+    for (size_t o = 0u; o < outer; ++o, x += count * inner, y += wanted * inner, places += wanted * inner)
+        for (size_t i = 0u; i < inner; ++i) {
+            size_t found = 0u;
+            for (size_t k = 0u; k < count; ++k) {
+                const $T one = x[k * inner + i];
+                size_t at = found;
+                if (found == wanted && (wanted == 0u || !(one $sign y[(wanted - 1u) * inner + i])))
+                    continue;
+                for (at = found < wanted ? found++ : wanted - 1u; at > 0u && one $sign y[(at - 1u) * inner + i]; --at) {
+                    y[at * inner + i] = y[(at - 1u) * inner + i];
+                    places[at * inner + i] = places[(at - 1u) * inner + i];
+                }
+                y[at * inner + i] = one;
+                places[at * inner + i] = (int64_t)k;
+            }
+        }
+}
+"""
+
+
+@operator("TopK")
+def top(node: Node, c: Context) -> None:
+    value = c.input(0)
+    axis = axis_of(node, value.rank, -1)
+    number = node.attributes.get("k") if c.opset < 10 else None
+    if number is None:
+        array = c.constant(1)
+        assert array is not None
+        number = array.item()
+    wanted: Dim = int(number)
+    size = value.shape[axis]
+    if isinstance(size, Size):
+        wanted = Size(f"({size.text} < {number}u ? {size.text} : {number}u)", min(int(number), size.maximum))
+    largest = bool(node.attributes.get("largest", 1))
+    kind = c_type(value.dtype)
+    shape = [wanted if at == axis else dim for at, dim in enumerate(value.shape)]
+    values, places = c.new(value.dtype, shape), c.new(np.int64, shape)
+    helper = instance(f"{'largest' if largest else 'smallest'}_{kind.suffix}", _TOP, T=kind.name,
+                      sign=">" if largest else "<")
+    c.call(helper, product(value.shape[:axis]), size, product(value.shape[axis + 1:]), wanted, value, values, places)
+    c.result(values)
+    c.result(places, 1)
+
+
+_NORMALISE = """
+/* Each row less its mean, in units of its deviation. */
+static void $name(size_t rows, size_t count, $T epsilon, const $T *x, $T *y, $T *means, $T *factors)
+{
+    for (size_t row = 0u; row < rows; ++row, x += count, y += count) {
+        $T total = 0.0$f, squares = 0.0$f;
+        for (size_t i = 0u; i < count; ++i)
+            total += x[i];
+        const $T mean = total / ($T)count;
+        for (size_t i = 0u; i < count; ++i)
+            squares += (x[i] - mean) * (x[i] - mean);
+        const $T factor = 1.0$f / sqrt$f(squares / ($T)count + epsilon);
+        for (size_t i = 0u; i < count; ++i)
+            y[i] = (x[i] - mean) * factor;
+        if (means != NULL)
+            means[row] = mean;
+        if (factors != NULL)
+            factors[row] = factor;
+    }
+}
+"""
+_ROOT = """
+/* Each row in units of the root of its mean square. */
+static void $name(size_t rows, size_t count, $T epsilon, const $T *x, $T *y)
+{
+    for (size_t row = 0u; row < rows; ++row, x += count, y += count) {
+        $T squares = 0.0$f;
+        for (size_t i = 0u; i < count; ++i)
+            squares += x[i] * x[i];
+        const $T factor = 1.0$f / sqrt$f(squares / ($T)count + epsilon);
+        for (size_t i = 0u; i < count; ++i)
+            y[i] = x[i] * factor;
+    }
+}
+"""
+
+
+def _typed(name: str, template: str, dtype: np.dtype) -> Helper:
+    kind = c_type(dtype)
+    return instance(f"{name}_{kind.suffix}", template, T=kind.name, f="f" if dtype == np.float32 else "")
+
+
+def _epsilon(node: Node, dtype: np.dtype) -> str:
+    return literal(np.float32(node.attributes.get("epsilon", 1e-5)), np.dtype(np.float32))
+
+
+def normalised(c: Context, node: Node, value: Value, rows: Dim, count: Dim,
+               statistics: Sequence[Value | None] = ()) -> Value:
+    """Rows of so many elements, each with mean 0 and deviation 1."""
+    result = c.new(value.dtype, value.shape)
+    places = [c.pointer(one) if one is not None else "NULL" for one in (*statistics, None, None)[:2]]
+    c.call(_typed("normalise", _NORMALISE, value.dtype), rows, count, _epsilon(node, value.dtype), value, result,
+           *places)
+    return result
+
+
+def scaled(c: Context, value: Value, scale: Value | None, bias: Value | None) -> Value:
+    if scale is not None and bias is not None:
+        return each(c, "affine", spelled("x0 * x1 + x2", value.dtype), [value, scale, bias], value.dtype)
+    if scale is not None:
+        return arithmetic(c, "Mul", value, scale)
+    return value if bias is None else sum_of(c, value, bias)
+
+
+@operator("LayerNormalization")
+def layer_normalization(node: Node, c: Context) -> None:
+    _layer_normalization(node, c, c.input(0), c.optional(1), c.optional(2), first=1)
+
+
+def _layer_normalization(node: Node, c: Context, value: Value, scale: Value | None, bias: Value | None, *,
+                         first: int) -> None:
+    axis = axis_of(node, value.rank, -1)
+    shape = [*value.shape[:axis], *[1] * (value.rank - axis)]
+    statistics = [c.new(value.dtype, shape) if c.wants(first + n) else None for n in range(2)]
+    result = normalised(c, node, value, product(value.shape[:axis]), product(value.shape[axis:]), statistics)
+    c.result(scaled(c, result, scale, bias))
+    for index, one in enumerate(statistics, first):
+        if one is not None:
+            c.result(one, index)
+
+
+@operator("SkipLayerNormalization", domains=(MICROSOFT,))
+def skip_layer_normalization(node: Node, c: Context) -> None:
+    value = sum_of(c, c.input(0), c.input(1))
+    if (bias := c.optional(4)) is not None:
+        value = sum_of(c, value, bias)
+    _layer_normalization(node, c, value, c.input(2), c.optional(3), first=1)
+    c.result(value, 3)
+
+
+@operator("RMSNormalization", "SimplifiedLayerNormalization")
+def root_normalization(node: Node, c: Context) -> None:
+    value = c.input(0)
+    axis = axis_of(node, value.rank, -1)
+    result = c.new(value.dtype, value.shape)
+    c.call(_typed("root_normalise", _ROOT, value.dtype), product(value.shape[:axis]), product(value.shape[axis:]),
+           _epsilon(node, value.dtype), value, result)
+    c.result(scaled(c, result, c.optional(1), None))
+
+
+def _by_channel(c: Context, parameter: Value, rank: int) -> Value:
+    return c.alias(parameter, (*parameter.shape, *[1] * (rank - 2)))
+
+
+@operator("InstanceNormalization")
+def instance_normalization(node: Node, c: Context) -> None:
+    value = c.input(0)
+    result = normalised(c, node, value, product(value.shape[:2]), product(value.shape[2:]))
+    c.result(scaled(c, result, *(_by_channel(c, c.input(index), value.rank) for index in (1, 2))))
+
+
+@operator("GroupNormalization")
+def group_normalization(node: Node, c: Context) -> None:
+    value = c.input(0)
+    shape, groups = c.known(value), int(node.attributes["num_groups"])
+    result = normalised(c, node, value, shape[0] * groups, int(np.prod(shape[1:])) // groups)
+    scale, bias = c.input(1), c.input(2)
+    if c.opset < 21:    # one for each group
+        repeated = [moved(c, one, (groups, shape[1] // groups), (1, 0)) for one in (scale, bias)]
+        scale, bias = (c.alias(one, (shape[1],)) for one in repeated)
+    c.result(scaled(c, result, _by_channel(c, scale, value.rank), _by_channel(c, bias, value.rank)))
+
+
+@operator("BatchNormalization")
+def batch_normalization(node: Node, c: Context) -> None:
+    value = c.input(0)
+    scale, bias, mean, variance = (c.constant(index) for index in (1, 2, 3, 4))
+    if node.attributes.get("training_mode", 0) or any(one is None for one in (scale, bias, mean, variance)):
+        raise c.refusal("in training")
+    assert scale is not None and bias is not None and mean is not None and variance is not None
+    factor = scale.astype(np.float64) / np.sqrt(variance.astype(np.float64) + node.attributes.get("epsilon", 1e-5))
+    shift = bias - mean * factor
+    shape = (-1, *[1] * (value.rank - 2)) if value.rank > 1 else (-1,)
+    operands = [array.astype(value.dtype).reshape(shape) for array in (factor, shift)]
+    c.result(scaled(c, value, *(Value(value.dtype, one.shape, array=one) for one in operands)))
+
+
+@operator("MeanVarianceNormalization")
+def mean_variance(node: Node, c: Context) -> None:
+    value = c.input(0)
+    axes = [int(axis) % value.rank for axis in node.attributes.get("axes", [0, 2, 3])]
+    mean = reduced(c, "ReduceMean", value, axes, keep=True)
+    centred = arithmetic(c, "Sub", value, mean)
+    square = reduced(c, "ReduceMean", each(c, "square", "x0 * x0", [centred], value.dtype), axes, keep=True)
+    c.result(each(c, "over_root", spelled("x0 / (sqrt$f(x1) + 1e-9$f)", value.dtype), [centred, square], value.dtype))
+
+
+@operator("LpNormalization")
+def lp_normalization(node: Node, c: Context) -> None:
+    value = c.input(0)
+    axis = axis_of(node, value.rank, -1)
+    length = reduced(c, f"ReduceL{int(node.attributes.get('p', 2))}", value, [axis], keep=True)
+    zero = spelled("0.0$f", value.dtype)
+    c.result(each(c, "over", f"x1 != {zero} ? x0 / x1 : {zero}", [value, length], value.dtype))
+
+
+@operator("LRN")
+def response_normalization(node: Node, c: Context) -> None:
+    value = c.input(0)
+    shape, size = c.known(value), int(node.attributes["size"])
+    square = each(c, "square", "x0 * x0", [value], value.dtype)
+    before = (size - 1) // 2
+    wide = padded(c, square, [0, before, *[0] * (value.rank - 2)], [0, size - 1 - before, *[0] * (value.rank - 2)], 0.0)
+    steps = strides_of(wide.shape)
+    total = c.new(value.dtype, shape)
+    kind = c_type(value.dtype)
+    helper = instance(f"reducesum_{kind.suffix}", _REDUCE, ROWS, T=kind.name, A=kind.name,
+                      **dict(zip(("first", "each", "last"),
+                                 (spelled(text, value.dtype) for text in _FLOAT["ReduceSum"]), strict=True)))
+    c.call(helper, walk(shape, steps), walk([size], [steps[1]]), wide, total)
+    alpha, beta, bias = (literal(np.float32(node.attributes.get(word, default)), np.dtype(np.float32))
+                         for word, default in (("alpha", 1e-4), ("beta", 0.75), ("bias", 1.0)))
+    c.result(each(c, f"lrn{size}", spelled(f"x0 / pow$f(bias + alpha / {size}.0$f * x1, beta)", value.dtype),
+                  [value, total], value.dtype,
+                  parameters={"alpha": (kind.name, alpha), "beta": (kind.name, beta), "bias": (kind.name, bias)}))

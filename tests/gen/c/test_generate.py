@@ -1,0 +1,144 @@
+"""What generated functions are: their parameters, their memory, and what is refused."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from onnx import helper
+
+from gen.c import generate, render
+from gen.c.arena import ALIGNMENT, place
+from gen.c.value import Storage
+from gen.ir.errors import GraphError
+from gen.onnx.machine import Machine
+from gen.onnx.read import of_proto
+from gen.partition.partition import partition
+from tests.gen.architecture_parts import PARTS
+from tests.gen.c.compiled import Library, difference, reference
+from tests.gen.c.random_nodes import floats, i64, one, several
+from tests.gen.quantizing import quantized
+
+make = helper.make_node
+
+
+def _storage(name: str, count: int, first: int, last: int, *over: Storage) -> Storage:
+    return Storage(name, np.dtype(np.float32), count, first=first, last=last, over=over)
+
+
+def test_what_is_not_used_at_the_same_time_shares_its_place() -> None:
+    first, second, third = _storage("a", 9, 0, 1), _storage("b", 4, 1, 2), _storage("c", 7, 2, 3)
+    assert place([first, second, third]) == 40 + 16
+    assert (first.offset, second.offset, third.offset) == (0, 40, 0)
+    assert all(one_.offset % ALIGNMENT == 0 for one_ in (first, second, third))
+
+
+def test_a_result_takes_the_place_of_an_operand_that_is_done() -> None:
+    first = _storage("a", 8, 0, 1)
+    second = _storage("b", 8, 1, 2, first)
+    third = _storage("c", 8, 2, 3, second)
+    assert place([first, second, third]) == 32
+    again = _storage("b", 8, 1, 2, first)
+    first.last = 2      # it is used once more
+    assert place([first, again]) == 64
+
+
+def test_memory_is_that_of_what_is_alive(rng: np.random.Generator) -> None:
+    """A chain over 4 KiB needs no more than that, its last result being the output's."""
+    nodes = [make("Sigmoid", [f"x{n}"], [f"x{n + 1}"]) for n in range(6)]
+    model, _ = several(nodes, {"x0": floats(rng, 1024)}, ["x0"], ["x6"])
+    assert generate(model, "chain").arena_size == 0
+    turned = [make("Transpose", [f"x{n}"], [f"x{n + 1}"]) for n in range(6)]
+    model, _ = several(turned, {"x0": floats(rng, 32, 32)}, ["x0"], ["x6"])
+    assert generate(model, "chain").arena_size == 2 * 4096
+
+
+def test_parameters_are_those_of_the_model(rng: np.random.Generator) -> None:
+    nodes = [make("Cast", ["a"], ["c"], to=1), make("Add", ["c", "b"], ["sum"]), make("NonZero", ["a"], ["n"])]
+    model, _ = several(nodes, {"a": np.zeros((2, 3), np.int8), "b": floats(rng, 3)}, ["a", "b"],
+                       ["sum", "n"])
+    found = generate(model, "both")
+    assert found.prototype == (
+        "void both(const int8_t *in0, const float *in1, float *out0, int64_t *out1, size_t *out1_shape, void *arena)")
+    assert [(port.name, port.shape, port.sized) for port in found.outputs] == [
+        ("sum", (2, 3), False), ("n", (2, 6), True)]
+    assert [(port.name, port.word, port.c_type) for port in found.inputs] == [
+        ("a", "in0", "int8_t"), ("b", "in1", "float")]
+
+
+def test_the_same_model_gives_the_same_text(rng: np.random.Generator) -> None:
+    model, _ = one("Softmax", [floats(rng, 2, 3)])
+    assert render([generate(model, "f")]) == render([generate(model, "f")])
+    assert all(word not in render([generate(model, "f")]) for word in ("malloc", "stdio"))
+
+
+def test_operators_share_their_code(rng: np.random.Generator) -> None:
+    functions = [generate(one("Softmax", [floats(rng, 2, size)])[0], f"f{size}") for size in (3, 4, 5)]
+    assert render(functions).count("static void op_softmax_f32(") == 1
+
+
+def test_outputs_that_are_inputs_constants_or_each_other(rng: np.random.Generator, tmp_path: Path) -> None:
+    nodes = [make("Identity", ["x"], ["same"]), make("Reshape", ["x", "flat"], ["again"]), make("Exp", ["x"], ["e"]),
+             make("Reshape", ["e", "flat"], ["f"]), make("Identity", ["k"], ["constant"])]
+    model, inputs = several(nodes, {"x": floats(rng, 2, 3), "flat": i64(6), "k": floats(rng, 2)}, ["x"],
+                            ["same", "again", "e", "f", "constant"])
+    found = Library([generate(model, "f")], tmp_path)("f", inputs)
+    for got, expected in zip(found, reference(model, inputs), strict=True):
+        assert difference(got, expected) <= 1
+
+
+def test_no_place_gives_way_that_is_read_in_another_order(rng: np.random.Generator, tmp_path: Path) -> None:
+    nodes = [make("Exp", ["x"], ["e"]), make("Reshape", ["e", "shape"], ["row"]), make("Add", ["e", "row"], ["sum"]),
+             make("Neg", ["sum"], ["y"])]
+    model, inputs = several(nodes, {"x": floats(rng, 6, 1), "shape": i64(1, 6)}, ["x"], ["y"])
+    found = Library([generate(model, "f")], tmp_path)("f", inputs)
+    assert difference(found[0], reference(model, inputs)[0]) <= 1
+
+
+def test_indices_beyond_a_tensor_stay_within_it(rng: np.random.Generator, tmp_path: Path) -> None:
+    x = floats(rng, 4)
+    model, _ = one("Gather", [x, i64(0, 1, 2)], given=2)
+    found = Library([generate(model, "f")], tmp_path)("f", {"x0": x, "x1": i64(99, -99, -1)})
+    np.testing.assert_array_equal(found[0], x[[3, 0, 3]])
+
+
+@pytest.mark.parametrize("made, words", [
+    (lambda rng: one("Det", [floats(rng, 3, 3)]), "no C code is generated for Det at all"),
+    (lambda rng: one("MaxPool", [floats(rng, 1, 1, 4, 4)], kernel_shape=[2, 2], outputs=2), "MaxPool with indices"),
+    (lambda rng: one("Reshape", [floats(rng, 4), i64(2, 2)], given=2), "x1 is computed by the model"),
+    (lambda rng: one("Cast", [floats(rng, 4)], to=10), "Cast to float16"),
+])
+def test_what_there_is_no_code_for_is_refused(made: object, words: str, rng: np.random.Generator) -> None:
+    model, _ = made(rng)  # type: ignore[operator]
+    with pytest.raises(GraphError, match=words) as raised:
+        generate(model, "f")
+    assert raised.value.code == "not-in-c" and str(raised.value).startswith("node node (")
+    assert raised.value.fields["operator"] in str(raised.value) and "\n" not in str(raised.value)
+
+
+def test_an_open_shape_is_refused(rng: np.random.Generator) -> None:
+    model, _ = one("Exp", [floats(rng, 4, 5)])
+    model.graph.input[0].type.tensor_type.shape.dim[1].dim_param = "n"
+    with pytest.raises(GraphError, match="input x0 has a dynamic shape") as raised:
+        generate(model, "f")
+    assert raised.value.code == "open-shape"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("part", PARTS)
+def test_segments_of_architectures(part: str, rng: np.random.Generator, tmp_path: Path) -> None:
+    """All that a machine without optional units leaves to the processor."""
+    model, _ = PARTS[part](rng)
+    shape = [dim.dim_value or 1 for dim in model.graph.input[0].type.tensor_type.shape.dim]
+    samples = rng.random((4, *shape[1:])).astype(np.float32)
+    cut = partition(of_proto(part, quantized(model, samples).model), machine=Machine())
+    models = {f"part{number}": segment.model for number, segment in enumerate(cut.segments) if segment.place == "host"}
+    functions = [generate(model, name) for name, model in models.items()]
+    library = Library(functions, tmp_path)
+    for function in functions:
+        inputs = {}
+        for port in function.inputs:
+            kind = port.c_type.removesuffix("_t")
+            inputs[port.name] = (floats(rng, *port.shape) if kind == "float"
+                                 else rng.integers(np.iinfo(kind).min, np.iinfo(kind).max, port.shape, kind))
+        for got, expected in zip(library(function.name, inputs), reference(models[function.name], inputs), strict=True):
+            assert difference(got, expected) <= (1 if expected.dtype.kind == "f" else 0)
