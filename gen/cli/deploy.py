@@ -27,6 +27,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
                         help="a new or empty folder, or an archive of one")
     parser.add_argument("--input", type=Path, metavar="FILE",
                         help="samples to enclose, as for `run` (default: a random one)")
+    parser.add_argument("--language", choices=("python", "c"), default="python",
+                        help="the driver in Python with a copy of it, and onnxruntime for what the processor has "
+                             "(default), or all of it in C99 without dependencies, for systems small and large")
     parser.add_argument("--hardware", type=Path, metavar="DIR",
                         help="enclose what the board's tool has made in this folder of `build`: bitstream, device tree "
                              "overlay, and the script that loads both")
@@ -40,10 +43,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> None:
     refuse_to_replace(arguments.output, arguments.model, arguments.input, arguments.calibrate, arguments.config)
+    from gen.deploy.c_model import write_c_package
     from gen.deploy.hardware import hardware_files
     from gen.deploy.package import require_free, runs_whole, write_package
     from gen.run.inputs import arbitrary_samples, random_samples, read_samples
     from gen.run.workload import Workload
+    from npudriver import HostFile
     from npudriver.host import NO_RUNTIME_32
 
     try:
@@ -63,12 +68,27 @@ def run(arguments: argparse.Namespace) -> None:
     else:
         samples = arbitrary_samples(application.inputs, seed=0)
     board = chosen_board(arguments)
-    if not runs_whole(board, application):
+    if arguments.language == "c" and arguments.hardware is not None:
+        raise UsageError("--hardware goes with --language python, whose package has the scripts that load it")
+    if arguments.language == "python" and not runs_whole(board, application):
         messages.print(f"{arguments.model}: a part of this model runs on the processor, that of {board.name} has 32 "
-                       f"bits, and {NO_RUNTIME_32}; or choose a board of 64 bits (see `boards`), or a model that "
-                       "compiles with --host off", soft_wrap=True)
+                       f"bits, and {NO_RUNTIME_32}; or take --language c, a board of 64 bits (see `boards`), or "
+                       "a model that compiles with --host off", soft_wrap=True)
     with status(f"compiling {arguments.model.name}") as remark:
         program, *_ = application.programs(remark)
+    if arguments.language == "c":
+        with status(f"writing {arguments.output.name}") as remark:
+            model = write_c_package(arguments.output, application, samples, progress=remark)
+        facts = {"package": str(arguments.output), "language": "c", "board": board.name, "arena": model.arena,
+                 "inputs": [port.name for port in model.inputs], "outputs": [port.name for port in model.outputs],
+                 "files": sorted(model.files)}
+        if arguments.json:
+            print_json(facts)
+            return
+        console.print(f"{arguments.output}: {arguments.model.stem} in C for {described(program.config, board.name)}; "
+                      f"{model.arena:,} bytes a sample on its way; npugen_model.h says how to call it, `make` makes an "
+                      "example", soft_wrap=True)
+        return
     hardware = {} if arguments.hardware is None else hardware_files(arguments.hardware, board, program.config)
     with status(f"writing {arguments.output.name}") as remark:
         deployment = write_package(arguments.output, application, samples, board, arguments.model.stem,
@@ -76,7 +96,7 @@ def run(arguments: argparse.Namespace) -> None:
     facts = {
         "package": str(arguments.output), "board": board.name, "device": deployment.device, "samples": len(samples),
         "hardware": sorted(hardware),
-        "segments": ["host" if isinstance(segment, Path) else "accelerator" for segment in deployment.segments],
+        "segments": ["host" if isinstance(segment, HostFile) else "accelerator" for segment in deployment.segments],
     }
     if arguments.json:
         print_json(facts)

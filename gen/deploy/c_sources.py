@@ -11,9 +11,11 @@ from gen.files.read import read_file
 from gen.hw.export import driver_header
 from npudriver import DeployedProgram
 
-__all__ = ["c_sources"]
+__all__ = ["c_sources", "library_files", "template"]
 
 _LIBRARY = Path(__file__).resolve().parents[2] / "npudriver" / "c"
+#: Of one program, or of a whole model.
+_EXAMPLES = {"example.c", "Makefile"}
 
 
 def c_sources(config: NpuConfig, program: DeployedProgram, sample: Mapping[str, bytes] | None) -> dict[str, bytes]:
@@ -23,22 +25,35 @@ def c_sources(config: NpuConfig, program: DeployedProgram, sample: Mapping[str, 
     """
     if any(port.signs for port in (*program.inputs, *program.outputs)):
         return {}
-    files = {path.name: read_file(path) for path in sorted(_LIBRARY.iterdir()) if path.is_file()}
-    files["npugen_regs.h"] = driver_header(config).encode()
-    files["npugen_program.h"] = _program_header(program).encode()
+    files = library_files(config) | {name: read_file(_LIBRARY / name) for name in sorted(_EXAMPLES)}
+    files["npugen_program.h"] = template("npugen_program.h.jinja").render(program=program).encode()
     return files | {"code.bin": program.code, "data.bin": program.constants} | dict(sample or {})
 
 
-def _program_header(program: DeployedProgram) -> str:
+def library_files(config: NpuConfig) -> dict[str, bytes]:
+    """The C library for a machine."""
+    files = {path.name: read_file(path) for path in sorted(_LIBRARY.iterdir())
+             if path.is_file() and path.name.startswith("npugen")}
+    return files | {"npugen_regs.h": driver_header(config).encode()}
+
+
+def template(name: str) -> jinja2.Template:
+    """One of ``gen/templates``, with filters for C."""
     environment = jinja2.Environment(loader=jinja2.PackageLoader("gen"), undefined=jinja2.StrictUndefined,
                                      keep_trailing_newline=True)
-    environment.filters |= {"c_string": _c_string, "c_digest": _c_digest}
-    return environment.get_template("npugen_program.h.jinja").render(program=program)
+    environment.filters |= {"c_string": _c_string, "c_digest": _c_digest, "c_comment": _c_comment, "c_float": repr}
+    return environment.get_template(name)
 
 
 def _c_digest(data: bytes) -> str:
     """The SHA-256 of some bytes, as the values of an array."""
     return ", ".join(map(str, hashlib.sha256(data).digest()))
+
+
+def _c_comment(text: str) -> str:
+    """What is within a comment, whatever the text."""
+    return "".join(one if one.isprintable() and one.isascii() else "?" for one in text).replace("*/", "* /").replace(
+        "/*", "/ *").replace("\\", "?")
 
 
 def _c_string(text: str) -> str:

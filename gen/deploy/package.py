@@ -5,7 +5,8 @@ import io
 import shutil
 import tarfile
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from types import MappingProxyType
 
@@ -24,7 +25,7 @@ from npudriver.arrays import write_arrays
 from npudriver.files import named
 from npudriver.host import NO_RUNTIME_32
 
-__all__ = ["encoded_sample", "require_free", "runs_whole", "write_package"]
+__all__ = ["encoded_sample", "require_free", "runs_whole", "whole_folder", "write_package"]
 
 _DRIVER = Path(__file__).resolve().parents[2] / "npudriver"
 _RUN = '''#!/usr/bin/env python3
@@ -69,20 +70,27 @@ def write_package(path: Path, application: Application, samples: Samples, board:
     ``samples`` go with it, and what the reference makes of them; so do files for the fabric, ``hardware`` (name ->
     content). ``progress`` hears how far it is. Raises OSError, CompileError.
     """
+    with whole_folder(path) as folder:
+        deployment = _write_folder(folder, application, samples, board, name, progress)
+        _write_hardware(folder, hardware)
+        (folder / "README.txt").write_text(_readme(deployment, hardware, runs_whole(board, application)))
+    return deployment
+
+
+@contextmanager
+def whole_folder(path: Path) -> Iterator[Path]:
+    """An empty folder to be written, which is at ``path`` afterwards, or an archive of it; nothing is if it fails."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with named(path), tempfile.TemporaryDirectory(dir=path.parent, prefix=f".{path.name[:200]}.") as temporary:
         folder = Path(temporary) / (path.name.removesuffix(".tar.gz") or "npu")
-        deployment = _write_folder(folder, application, samples, board, name, progress)
-        _write_hardware(folder, hardware)
-        whole = runs_whole(board, application)
-        (folder / "README.txt").write_text(_readme(deployment, hardware, whole))
+        folder.mkdir()
+        yield folder
         if _is_archive(path):
             write_file(path, _archive(folder))
         else:
             if path.is_dir():
                 path.rmdir()
             folder.rename(path)
-    return deployment
 
 
 def _is_archive(path: Path) -> bool:
@@ -91,7 +99,6 @@ def _is_archive(path: Path) -> bool:
 
 def _write_folder(folder: Path, application: Application, samples: Samples, board: Board, name: str,
                   progress: Callable[[str], None]) -> Deployment:
-    folder.mkdir(parents=True)
     config = application.workloads[0].program.config
     made = application.file.deployment(name=name, board=board.name, device=board.driver_device)
     made.save(folder)

@@ -148,7 +148,7 @@ def test_no_runtime_for_a_processor_of_32_bits(partitioned, tmp_path, capsys, bo
     text = (tmp_path / "p" / "README.txt").read_text()
     for place in (said, text):
         assert ("there is no onnxruntime wheel for 32-bit ARM: " in place) == (bits == 32)
-    assert ("or choose a board of 64 bits" in said) == (bits == 32) and said.count("\n") == (bits == 32)
+    assert ("or take --language c, a board of 64 bits" in said) == (bits == 32) and said.count("\n") == (bits == 32)
 
 
 def test_the_processor_has_nothing_to_run(model, tmp_path, capsys):

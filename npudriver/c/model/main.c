@@ -1,0 +1,137 @@
+/* Runs the model of this folder over the enclosed sample, twice at a time, and compares what comes out.
+ *
+ *     ./example [npu [udmabuf0]]        the UIO device and the u-dma-buf, by name
+ *
+ * Compiled with NPUGEN_BACKEND_HEADER it takes another backend than that of Linux: a header that defines
+ * `static npugen_status open_backend(npugen_backend *backend, int argc, char **argv)`.
+ */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "npugen_model.h"
+
+#ifdef NPUGEN_BACKEND_HEADER
+#include NPUGEN_BACKEND_HEADER
+#else
+#include "npugen_uio.h"
+
+static npugen_uio uio;
+
+static npugen_status open_backend(npugen_backend *backend, int argc, char **argv) {
+    const npugen_uio_names names = {argc > 1 ? argv[1] : NULL, argc > 2 ? argv[2] : NULL, NULL, NULL};
+    const npugen_status status = npugen_uio_open(&uio, backend, &names);
+    if (status != NPUGEN_OK) fprintf(stderr, "example: %s\n", uio.message);
+    return status;
+}
+#endif
+
+#define TIMEOUT_US 10000000u
+
+/* Numbers with a fraction may differ by so much of the largest: sums run in another order. */
+#define TOLERANCE 1e-4
+
+/* A file of at most so many bytes, whose number is returned by `size`; ends the program where there is none. */
+static void *contents(const char *path, size_t room, size_t *size) {
+    void *data = calloc(room + 1u, 1u);
+    FILE *file = fopen(path, "rb");
+    if (data && file) *size = fread(data, 1, room + 1u, file);
+    if (!data || !file || ferror(file) || *size > room) {
+        fprintf(stderr, "example: %s: cannot be read, or has more than %lu bytes\n", path, (unsigned long)room);
+        exit(1);
+    }
+    fclose(file);
+    return data;
+}
+
+static void require(const npugen_device *device, npugen_status status, const char *what) {
+    if (status == NPUGEN_OK) return;
+    fprintf(stderr, "example: %s: %s", what, npugen_status_text(status));
+    if (status == NPUGEN_FAULT)
+        fprintf(stderr, ": %s at instruction %lu: %s", npugen_error_name(device->fault_code),
+                (unsigned long)device->fault_index, npugen_error_text(device->fault_code));
+    fputc('\n', stderr);
+    exit(1);
+}
+
+static double real(const npugen_value *value, const void *data, size_t index) {
+    float single;
+    double number;
+    if (value->element == sizeof single) {
+        memcpy(&single, (const char *)data + index * sizeof single, sizeof single);
+        return (double)single;
+    }
+    memcpy(&number, (const char *)data + index * sizeof number, sizeof number);
+    return number;
+}
+
+/* Values of an output that are not the expected ones. */
+static size_t differing(const npugen_value *value, const void *found, const void *wanted, size_t count) {
+    size_t wrong = 0;
+    double largest = 0;
+    if (value->type == NPUGEN_REAL)
+        for (size_t index = 0; index < count; ++index) largest = fmax(largest, fabs(real(value, wanted, index)));
+    for (size_t index = 0; index < count; ++index)
+        if (value->type == NPUGEN_REAL)
+            wrong += !(fabs(real(value, found, index) - real(value, wanted, index)) <= TOLERANCE * largest);
+        else
+            wrong += memcmp((const char *)found + index * value->element,
+                            (const char *)wanted + index * value->element, value->element) != 0;
+    return wrong;
+}
+
+static uint64_t arena[NPUGEN_MODEL_ARENA_BYTES / sizeof(uint64_t) + 1u];
+
+int main(int argc, char **argv) {
+    static npugen_model model;
+    npugen_backend backend;
+    npugen_device device;
+    const void *inputs[NPUGEN_MODEL_INPUTS];
+    void *outputs[NPUGEN_MODEL_SLOTS][NPUGEN_MODEL_OUTPUTS];
+    size_t wrong = 0, size;
+    char name[64];
+    if (open_backend(&backend, argc, argv) != NPUGEN_OK) return 1;
+    require(&device, npugen_open(&device, &backend), "opening the device");
+    require(&device, npugen_model_load(&model, &device, arena), "loading the model");
+    for (unsigned input = 0; input < NPUGEN_MODEL_INPUTS; ++input) {
+        const npugen_value *value = &npugen_model_inputs[input];
+        snprintf(name, sizeof name, "input_%u.bin", input);
+        inputs[input] = contents(name, value->values * value->element, &size);
+    }
+    for (unsigned slot = 0; slot < NPUGEN_MODEL_SLOTS; ++slot)
+        for (unsigned output = 0; output < NPUGEN_MODEL_OUTPUTS; ++output) {
+            const npugen_value *value = &npugen_model_outputs[output];
+            outputs[slot][output] = calloc(value->values + 1u, value->element);
+            if (!outputs[slot][output]) return 1;
+        }
+    /* The second sample is prepared while the device computes the first. */
+    require(&device, npugen_model_prepare(&model, 0, inputs, outputs[0]), "preparing");
+    require(&device, npugen_model_begin(&model, 0), "starting");
+    require(&device, npugen_model_prepare(&model, 1, inputs, outputs[1]), "preparing");
+    for (unsigned slot = 0; slot < NPUGEN_MODEL_SLOTS; ++slot) {
+        if (slot) require(&device, npugen_model_begin(&model, slot), "starting");
+        require(&device, npugen_model_end(&model, slot, TIMEOUT_US), "running");
+        for (unsigned output = 0; output < NPUGEN_MODEL_OUTPUTS; ++output) {
+            const npugen_value *value = &npugen_model_outputs[output];
+            size_t count = 1;
+            void *wanted;
+            for (size_t axis = 0; axis < value->rank; ++axis) count *= model.shapes[slot][output][axis];
+            snprintf(name, sizeof name, "expected_%u.bin", output);
+            wanted = contents(name, value->values * value->element, &size);
+            if (size != count * value->element) {
+                fprintf(stderr, "example: %s has another shape than expected\n", value->name);
+                ++wrong;
+            } else {
+                wrong += differing(value, outputs[slot][output], wanted, count);
+            }
+            free(wanted);
+        }
+    }
+    printf("%lu values differ from the expected ones\n", (unsigned long)wrong);
+    require(&device, npugen_model_unload(&model), "unloading the model");
+    for (unsigned input = 0; input < NPUGEN_MODEL_INPUTS; ++input) free((void *)inputs[input]);
+    for (unsigned slot = 0; slot < NPUGEN_MODEL_SLOTS; ++slot)
+        for (unsigned output = 0; output < NPUGEN_MODEL_OUTPUTS; ++output) free(outputs[slot][output]);
+    return wrong ? 1 : 0;
+}
