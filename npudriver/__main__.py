@@ -16,7 +16,7 @@ import numpy as np
 
 from .access import read_token
 from .arrays import read_arrays, write_arrays
-from .connect import open_backend
+from .connect import device_of_file, open_backend
 from .device import Device
 from .errors import DriverError, PackageError
 from .model import Deployment
@@ -122,7 +122,7 @@ def _run(arguments: argparse.Namespace) -> int:
     if own and not arguments.model.is_dir():
         raise PackageError(f"{arguments.model}: has no samples; name some with --input", code="bad-input")
     arrays = _samples(arguments.model / _SAMPLE if own else arguments.input, deployment, arguments.limit)
-    with Device(open_backend(arguments.device or deployment.device or _DEVICE), deployment.machine,
+    with Device(open_backend(arguments.device or device_of_file(deployment.device) or _DEVICE), deployment.machine,
                 timeout=arguments.timeout) as device, deployment.load_into(device, slots=arguments.slots) as model:
         began = time.perf_counter()
         found = list(model.stream(_each(arrays, list(deployment.inputs)), retries=arguments.retries))
@@ -165,7 +165,7 @@ def _stacked(found: Sequence[dict[str, np.ndarray]]) -> dict[str, np.ndarray]:
 
 def _info(arguments: argparse.Namespace) -> int:
     deployment = Deployment.load(arguments.model)
-    backend = open_backend(arguments.device or deployment.device or _DEVICE)
+    backend = open_backend(arguments.device or device_of_file(deployment.device) or _DEVICE)
     try:
         registers = Registers(backend, deployment.machine)  # which changes nothing
         for name in deployment.machine.registers:

@@ -8,6 +8,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Callable, Mapping
 from urllib.parse import SplitResult, parse_qsl, urlsplit
@@ -18,7 +19,7 @@ from .errors import TransportError
 from .etherbone import EtherboneClient
 from .windows import Windows
 
-__all__ = ["SCHEMES", "open_backend"]
+__all__ = ["SCHEMES", "device_of_file", "open_backend"]
 
 _TOKEN_FILE = "token-file"
 
@@ -74,6 +75,21 @@ SCHEMES: Mapping[str, tuple[Callable[[SplitResult, dict[str, str]], Backend], tu
     "pynq": (_pynq, ("ip", "interrupt")),
     "tcp": (_tcp, ("registers", "memory", "size", "bus", _TOKEN_FILE)),
 }
+
+
+#: What a file may choose: a device of this computer, by name, or the server of a bridge on it.
+_OF_FILES = re.compile(r"uio:[\w.-]*|tcp://localhost(:\d{1,5})?", re.ASCII)
+
+
+def device_of_file(url: str) -> str:
+    """The ``url`` that a model's file gives as its device, "" for none.
+
+    Raises TransportError for one that leads elsewhere: whoever runs a file does not choose to send its inputs there.
+    """
+    if url and not _OF_FILES.fullmatch(url):
+        raise TransportError(f"the model's file asks for the device {url!r}; if you want that, give it as --device",
+                             code="bad-url")
+    return url
 
 
 def open_backend(url: str) -> Backend:

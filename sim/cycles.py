@@ -56,11 +56,14 @@ def estimate(config: NpuConfig, code: bytes, *, latency: int = MEMORY, dram: Dra
 
     ``stream_shift``: what the register of that name has.
 
-    Raises MachineError for an illegal instruction, a program without END, or one that stands still; HazardError for a
-    load of more than the input buffer holds.
+    Raises MachineError for an illegal instruction before END, a program without END, or one that stands still;
+    HazardError for a load of more than the input buffer holds.
     """
-    instructions = []
+    instructions: list[Instruction] = []
     for index in range(len(code) // INSTRUCTION_BYTES):
+        if instructions and instructions[-1].opcode == Opcode.END:
+            instructions.append(instructions[-1])   # what comes after END is fetched, and nobody decodes it
+            continue
         try:
             instructions.append(decode(code[index * INSTRUCTION_BYTES:(index + 1) * INSTRUCTION_BYTES]))
         except ValueError as error:

@@ -65,7 +65,8 @@ def _verify_kept(mapped: MappedGraph, name: str, strips: Strips) -> None:
     _require(bool(config.local_store) and name not in outside | mapped.maps
              and graph.tensors[name].part is None and not related, f"tensor {name} cannot stay in the input buffer")
     for layer in (layer for step in mapped.steps for layer in step.layers):
-        _require(name not in layer.others, f"layer {layer.layer.name} reads {name} as side data, which is in memory")
+        _require(name not in (*layer.others, *layer.layer.operands[1:]),
+                 f"layer {layer.layer.name} reads {name} as side data, which is in memory")
         if layer.layer.output == name:
             _require(layer.layer.repeats == (1, 1) and all(
                 _in_one(strips, window.y * width + window.x, window.rows * window.cols)

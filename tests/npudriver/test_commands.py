@@ -15,7 +15,7 @@ from npudriver import Device, PackageError
 from npudriver.arrays import write_arrays
 from npudriver.model import Deployment
 from sim.devices import FunctionalBackend, InjectedFault, PacedBackend
-from tests.npu_files import write_files
+from tests.npu_files import reseal, write_files
 
 from .small import CONFIG, cycles, expected, machine_of_json, program, samples, workload
 
@@ -65,6 +65,21 @@ def test_a_program_file(backend, tmp_path, rng, capsys):
     (tmp_path / "small.npu").write_bytes((tmp_path / "small.npu").read_bytes()[:-30])
     assert commands.main(argv) == 1
     assert "small.npu: not a program, or damaged" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("url, taken", [
+    ("uio:", True), ("uio:npu", True), ("tcp://localhost:1234", True), ("tcp://example.org:1234", False),
+    ("uio:npu?dev=/home", False), ("uio:/dev/mem", False), ("pynq:/x.bit", False),
+    ("tcp://localhost@example.org", False),
+])
+def test_the_device_that_a_file_asks_for(url, taken, package, backend, capsys):
+    """Its inputs go nowhere that only the file has named."""
+    changed = json.loads((package / "model.json").read_text())
+    reseal(package / "model.json", {name: url if name == "device" else value for name, value in changed.items()
+                                    if name not in ("files", "sha256")})
+    assert commands.main(["run", str(package)]) == (0 if taken else 1)
+    assert taken or "give it as --device" in capsys.readouterr().err
+    assert commands.main(["run", str(package), "--device", url]) == 0
 
 
 def test_retries(backend, package, capsys):

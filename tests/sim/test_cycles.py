@@ -185,6 +185,16 @@ def test_nothing_but_end():
     assert timing.cycles < 60 and (timing.read_beats, timing.write_beats) == (2, 0)
 
 
+@pytest.mark.parametrize("after", [Instruction(Opcode.LOAD_GATHER, outputs=1, length=1), Instruction(Opcode.COMPUTE)])
+def test_nothing_after_the_end_is_decoded(after):
+    """It is fetched, as the machine does that ahead, whatever it is."""
+    whole, memory = assemble(END, END, END), np.zeros(SMALL.beat_bytes, np.uint8)
+    for code in (assemble(END, after, END), assemble(END) + b"\xff" * 2 * INSTRUCTION_BYTES):
+        run(SMALL, code, memory, write_start=0)
+        found = estimate(SMALL, code)
+        assert (found.cycles, found.read_beats) == (estimate(SMALL, whole).cycles, estimate(SMALL, whole).read_beats)
+
+
 # -- against the functional simulator ----------------------------------------------------------------------------
 
 
