@@ -19,6 +19,10 @@ _HEAD = """\
 #include <stdint.h>
 #include <string.h>
 
+#ifdef __clang__
+#pragma STDC FP_CONTRACT OFF
+#endif
+
 """
 
 

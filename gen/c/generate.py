@@ -1,7 +1,6 @@
 """Models, or parts of them, as functions in C."""
 
 import re
-from collections.abc import Mapping
 
 import numpy as np
 import onnx
@@ -82,14 +81,12 @@ def _input(c: Context, value: onnx.ValueInfoProto, number: int) -> Port:
 def _emit(c: Context, node: Node, folder: Folder) -> None:
     c.node = node
     try:
-        found = {name: c.values[name] for name in node.inputs if name}
-        if all(value.array is not None for value in found.values()):
-            _fold(c, node, folder, {name: value.array for name, value in found.items() if value.array is not None})
+        kernel = OPERATORS.get((node.domain, node.op))
+        if _fold(c, node, folder, needed=kernel is None):
             return
         if node.op in ("Shape", "Size") and c.input(0).known:
             _shape(c, node)
             return
-        kernel = OPERATORS.get((node.domain, node.op))
         if kernel is None:
             raise c.refusal("at all")
         kernel(node, c)
@@ -100,9 +97,25 @@ def _emit(c: Context, node: Node, folder: Folder) -> None:
                          "bits", code="value-type", node=node.name, operator=node.op) from None
 
 
-def _fold(c: Context, node: Node, folder: Folder, values: Mapping[str, np.ndarray]) -> None:
-    for index, array in enumerate(folder(node, values)):
+def _fold(c: Context, node: Node, folder: Folder, *, needed: bool) -> bool:
+    """Whether a node's results are constants, as its inputs are. Where that cannot be computed, they become what its
+    kernel makes of them when the function runs; raises NodeError if that is ``needed``.
+
+    What is dequantised stays integers, which are smaller.
+    """
+    found = {name: c.values[name].array for name in node.inputs if name}
+    values = {name: array for name, array in found.items() if array is not None}
+    if len(values) < len(found) or node.op == "DequantizeLinear":
+        return False
+    try:
+        results = folder(node, values)
+    except NodeError:
+        if needed:
+            raise
+        return False
+    for index, array in enumerate(results):
         c.result(Value(array.dtype, array.shape, array=np.ascontiguousarray(array)), index)
+    return True
 
 
 def _shape(c: Context, node: Node) -> None:

@@ -5,6 +5,7 @@ from gen.c.kernels import (
     detection,
     movement,
     products,
+    qlinear,
     quantisation,
     recurrent,
     reductions,
@@ -13,5 +14,6 @@ from gen.c.kernels import (
 )
 
 __all__ = [
-    "arithmetic", "detection", "movement", "products", "quantisation", "recurrent", "reductions", "resizing", "windows",
+    "arithmetic", "detection", "movement", "products", "qlinear", "quantisation", "recurrent",
+    "reductions", "resizing", "windows",
 ]

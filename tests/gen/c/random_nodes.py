@@ -239,8 +239,42 @@ def quantisation(rng: Rng) -> Iterator[tuple[str, Made]]:
     yield "QGemm", one("QGemm", [
         integers(rng, np.uint8, 4, 9), np.float32(0.05), np.uint8(7), w, _scale(rng, 6), np.zeros(6, np.int8),
         integers(rng, np.int32, 6) >> 16, np.float32(0.9), np.uint8(100)], transB=1, domain="com.microsoft")
+    for dtype in (np.int8, np.uint8):
+        yield from _quantised_functions(rng, dtype)
     yield "ConvInteger", one("ConvInteger", [
         integers(rng, np.uint8, 1, 3, 7, 6), integers(rng, np.uint8, 6, 3, 3, 3), np.uint8(7), np.uint8(9)])
+
+
+def _quantised_functions(rng: Rng, dtype: type) -> Iterator[tuple[str, Made]]:
+    def scale() -> Array:
+        return _scale(rng, 1)[0]
+
+    def zero() -> Array:
+        return integers(rng, dtype)
+
+    x, y, image = (integers(rng, dtype, *shape) for shape in ((8, 50), (50,), (1, 4, 7, 6)))
+    # By halves, so that much is to be rounded to the even one.
+    for number, scales in enumerate(((0.05, 0.025, 0.1), (scale(), scale(), 0.12))):
+        a, b, c = map(np.float32, scales)
+        for op in ("QLinearAdd", "QLinearMul"):
+            yield f"{op}{number}_{dtype.__name__}", one(op, [x, a, zero(), y, b, zero(), c, zero()], given=1,
+                                                        domain="com.microsoft")
+    for op, words in (("QLinearSigmoid", {}), ("QLinearLeakyRelu", {"alpha": 0.1})):
+        yield f"{op}_{dtype.__name__}", one(op, [x, scale(), zero(), scale(), zero()], domain="com.microsoft", **words)
+    yield f"QLinearAveragePool_{dtype.__name__}", one(
+        "QLinearAveragePool", [image, scale(), zero(), scale(), zero()], domain="com.microsoft", kernel_shape=[3, 2],
+        pads=[1, 0, 1, 0])
+    yield f"QLinearGlobalAveragePool_{dtype.__name__}", one(
+        "QLinearGlobalAveragePool", [image, scale(), zero(), scale(), zero()], domain="com.microsoft")
+    soft = helper.make_node("QLinearSoftmax", ["x", "sx", "zx", "sy", "zy"], ["y"], axis=1, opset=17,
+                            domain="com.microsoft")
+    yield f"QLinearSoftmax_{dtype.__name__}", several(
+        [soft], {"x": x, "sx": scale(), "zx": zero(), "sy": np.float32(1 / 256), "zy": zero()}, ["x"], ["y"])
+    arrays = {"sc": scale(), "zc": zero(), "a": image, "sa": scale(), "za": zero(), "b": image[:, :2], "sb": scale(),
+              "zb": zero()}
+    node = helper.make_node("QLinearConcat", ["sc", "zc", "a", "sa", "za", "b", "sb", "zb"], ["y"], axis=1,
+                            domain="com.microsoft")
+    yield f"QLinearConcat_{dtype.__name__}", several([node], arrays, ["a", "b"], ["y"])
 
 
 def windows(rng: Rng) -> Iterator[tuple[str, Made]]:

@@ -1,8 +1,10 @@
 """What generated functions are: their parameters, their memory, and what is refused."""
 
+import os
 from pathlib import Path
 
 import numpy as np
+import onnx
 import pytest
 from onnx import helper
 
@@ -121,6 +123,29 @@ def test_an_open_shape_is_refused(rng: np.random.Generator) -> None:
     with pytest.raises(GraphError, match="input x0 has a dynamic shape") as raised:
         generate(model, "f")
     assert raised.value.code == "open-shape"
+
+
+def test_constants_that_are_dequantised_stay_integers(rng: np.random.Generator, tmp_path: Path) -> None:
+    nodes = [make("DequantizeLinear", ["w", "scale"], ["v"]), make("MatMul", ["x", "v"], ["y"])]
+    model, inputs = several(nodes, {"x": floats(rng, 3, 8), "w": rng.integers(-9, 9, (8, 5), np.int8),
+                                    "scale": np.array(0.25, np.float32)}, ["x"], ["y"])
+    function = generate(model, "f")
+    assert "static const int8_t" in function.source
+    assert difference(Library([function], tmp_path)("f", inputs)[0], reference(model, inputs)[0]) <= 1
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["mnist8_float", "mlperf_kws_dscnn_int8", "tinymaix_mnist_valid_int8"])
+def test_whole_models(name: str, rng: np.random.Generator, tmp_path: Path) -> None:
+    """Of integers, sums in another order may lead to the next one."""
+    if "NPUGEN_MODELS" not in os.environ:
+        pytest.skip("NPUGEN_MODELS names the folder of the models")
+    model = onnx.load(Path(os.environ["NPUGEN_MODELS"]) / f"{name}.onnx")
+    function = generate(model, "f")
+    inputs = {port.name: rng.random(port.shape, np.float32) if port.c_type == "float"
+              else rng.integers(-128, 128, port.shape, np.int8) for port in function.inputs}
+    for got, expected in zip(Library([function], tmp_path)("f", inputs), reference(model, inputs), strict=True):
+        assert difference(got, expected) <= 1
 
 
 @pytest.mark.slow
