@@ -10,7 +10,7 @@ from gen.lowering.mapped import PlacedLayer, data_of
 from gen.lowering.stores import Stores
 from gen.lowering.weights import Weights
 from gen.memory.placement import BufferPlacement, Placement
-from gen.tiling.geometry import Geometry, Window
+from gen.tiling.geometry import Geometry, SpatialTile
 from gen.tiling.weights import Pass
 
 __all__ = ["Chunks"]
@@ -25,9 +25,9 @@ class Chunks:
         self._emitter, self._stores, self._weights = emitter, stores, weights
         self.ring = BufferRing(config.input_depth)
 
-    def load(self, layer: PlacedLayer, geometry: Geometry, window: Window, blocks: range, work: Sequence[Pass] = (),
-             room: tuple[BufferAllocation, int] | None = None) -> Chunk:
-        """Load input blocks of a window for the passes ``work``.
+    def load(self, layer: PlacedLayer, geometry: Geometry, spatial: SpatialTile, blocks: range,
+             work: Sequence[Pass] = (), room: tuple[BufferAllocation, int] | None = None) -> Chunk:
+        """Load input blocks of a spatial tile for the passes ``work``.
 
         ``room``: the place and the COMPUTE after which it is free; without it the ring gives both. Where the load waits
         for a STORE, weights are fetched before it.
@@ -37,10 +37,10 @@ class Chunks:
         source = self._tensors[mapped.input]
         if isinstance(source, BufferPlacement):
             # Nobody waits for it to be free: what is stored there comes after a COMPUTE that does.
-            return Chunk(blocks, self.ring.take_at(*source.part(data_of(geometry, window)[0], blocks))[0], -1)
-        place, freed = room or self.ring.take(window.entries * len(blocks))
+            return Chunk(blocks, self.ring.take_at(*source.part(data_of(geometry, spatial)[0], blocks))[0], -1)
+        place, freed = room or self.ring.take(spatial.entries * len(blocks))
         # The last output tile that writes what is loaded.
-        writer = stores.last_writer(mapped.region(geometry, window, blocks)) if window.data_rows else -1
+        writer = stores.last_writer(mapped.region(geometry, spatial, blocks)) if spatial.data_rows else -1
         # What this load waits for must be further up in the program, with all that it needs itself.
         freed = emitter.recent(Queue.COMPUTE, freed) if emitter.waits(Queue.LOAD, Queue.COMPUTE, freed) else -1
         stores.flush(max(writer, stores.next_of_compute(freed) if freed >= 0 else -1))
@@ -50,7 +50,7 @@ class Chunks:
             after[Queue.STORE] = emitter.recent(Queue.STORE, stores.position(writer))
             if work and emitter.waits(Queue.LOAD, Queue.STORE, after[Queue.STORE]):
                 ahead = self._load_ahead(layer, geometry, work[0])
-        loaded = mapped.load(emitter, source, geometry, window, blocks, place.base, after)
+        loaded = mapped.load(emitter, source, geometry, spatial, blocks, place.base, after)
         return Chunk(blocks, place, loaded, ahead)
 
     def _load_ahead(self, layer: PlacedLayer, geometry: Geometry, part: Pass) -> int:

@@ -13,7 +13,7 @@ from gen.ir.tensor import Requantize, Tensor
 from gen.lowering.buffer_allocation import Chunk
 from gen.lowering.emitter import Emitter
 from gen.memory.placement import Placement
-from gen.tiling.geometry import Geometry, Window
+from gen.tiling.geometry import Geometry, SpatialTile
 from gen.tiling.schedule import Plan
 from gen.tiling.weights import PackedWeights, Pass
 
@@ -32,7 +32,7 @@ class Region:
 class ComputedTile(Protocol):
     """An output tile in the making (`gen.lowering.tiles`), as a mapping knows it that emits its COMPUTEs."""
 
-    window: Window
+    spatial: SpatialTile
 
     def emit(self, opcode: Opcode, after: dict[Queue, int], **fields: int) -> None:
         """A COMPUTE into the tile's bank."""
@@ -68,9 +68,9 @@ class MappedLayer(ABC):
         """Name in the program's table."""
 
     @property
-    def windows(self) -> Sequence[Window]:
+    def spatial_tiles(self) -> Sequence[SpatialTile]:
         """Those of its output tiles."""
-        return self.plan.windows
+        return self.plan.spatial_tiles
 
     @property
     def input(self) -> str:
@@ -119,27 +119,29 @@ class MappedLayer(ABC):
 
     # -- what is emitted -----------------------------------------------------------------------------------------
 
-    def region(self, geometry: Geometry, window: Window, blocks: range) -> Region:
-        """What a load of ``blocks`` of a window reads; the window has data."""
-        start, row_pitch = data_of(geometry, window)
-        end = start + (window.data_rows - 1) * row_pitch + window.data_cols
+    def region(self, geometry: Geometry, spatial: SpatialTile, blocks: range) -> Region:
+        """What a load of ``blocks`` of a spatial tile reads; the tile has data."""
+        start, row_pitch = data_of(geometry, spatial)
+        end = start + (spatial.data_rows - 1) * row_pitch + spatial.data_cols
         return Region(self.input, (blocks.start, blocks.stop), (start, end))
 
-    def load(self, emitter: Emitter, place: Placement, geometry: Geometry, window: Window, blocks: range, base: int,
-             after: dict[Queue, int]) -> int:
-        """Emit the load of a window's blocks to entry ``base`` and following; returns the last LOAD_ACT's position."""
-        start, row_pitch = data_of(geometry, window)
+    def load(self, emitter: Emitter, place: Placement, geometry: Geometry, spatial: SpatialTile, blocks: range,
+             base: int, after: dict[Queue, int]) -> int:
+        """Emit the load of a spatial tile's blocks to entry ``base`` and following; returns the last LOAD_ACT's
+        position.
+        """
+        start, row_pitch = data_of(geometry, spatial)
         pixels = geometry.input_size[0] * geometry.input_size[1]
-        self.set_load(emitter, geometry, window, dict(
-            cols=window.data_cols, row_pitch=row_pitch, block_pitch=pixels, pad_left=window.pad_left,
-            pad_right=window.pad_right, pad_value=self.padding, stride=geometry.load_stride,
-            buf_row_pitch=window.row_pitch, buf_block_pitch=window.entries))
+        self.set_load(emitter, geometry, spatial, dict(
+            cols=spatial.data_cols, row_pitch=row_pitch, block_pitch=pixels, pad_left=spatial.pad_left,
+            pad_right=spatial.pad_right, pad_value=self.padding, stride=geometry.load_stride,
+            buf_row_pitch=spatial.row_pitch, buf_block_pitch=spatial.entries))
         return emitter.emit(
             Opcode.LOAD_ACT, after=after, offset=place.offset + blocks.start * pixels + start,
-            buf_base=base + window.buffer_row * window.row_pitch, blocks=len(blocks), rows=window.data_rows,
-            pad_top=window.pad_top, pad_bottom=window.pad_bottom)
+            buf_base=base + spatial.buffer_row * spatial.row_pitch, blocks=len(blocks), rows=spatial.data_rows,
+            pad_top=spatial.pad_top, pad_bottom=spatial.pad_bottom)
 
-    def set_load(self, emitter: Emitter, geometry: Geometry, window: Window, fields: dict[str, int]) -> None:
+    def set_load(self, emitter: Emitter, geometry: Geometry, spatial: SpatialTile, fields: dict[str, int]) -> None:
         emitter.set_load(fields)
 
     def beats_ahead(self, beats: int, part: Pass) -> int:
@@ -149,8 +151,8 @@ class MappedLayer(ABC):
     def compute(self, tile: ComputedTile, part: Pass, chunk: Chunk, after: dict[Queue, int], *, first: bool, ahead: int,
                 row: int) -> None:
         """Emit a COMPUTE of input blocks in ``chunk`` with its weights, ``ahead`` beats of which are there."""
-        base = chunk.place.base + (part.block - chunk.blocks.start) * tile.window.entries
-        base += (row + (part.rows.start if part.rows else 0)) * tile.window.row_pitch
+        base = chunk.place.base + (part.block - chunk.blocks.start) * tile.spatial.entries
+        base += (row + (part.rows.start if part.rows else 0)) * tile.spatial.row_pitch
         tile.emit(Opcode.COMPUTE, after, buf_base=base, blocks=part.blocks, groups=part.groups,
                   kind=part.kind, first=int(first), **self.fields(part))
         tile.load_weights(part, ahead)
@@ -160,10 +162,10 @@ class MappedLayer(ABC):
         return {}
 
 
-def data_of(geometry: Geometry, window: Window) -> tuple[int, int]:
-    """A window's first pixel with data in its block, and how far apart its rows are."""
+def data_of(geometry: Geometry, spatial: SpatialTile) -> tuple[int, int]:
+    """A spatial tile's first pixel with data in its block, and how far apart its rows are."""
     width = geometry.input_size[1]
-    return window.row * width + window.col, geometry.row_skip * width if window.data_rows > 1 else 0
+    return spatial.row * width + spatial.col, geometry.row_skip * width if spatial.data_rows > 1 else 0
 
 
 @dataclass(frozen=True, eq=False)

@@ -10,7 +10,7 @@ from gen.lowering.buffer_allocation import TensorWrites
 from gen.lowering.emitter import Emitter
 from gen.lowering.mapped import MappedLayer, PlacedLayer, Region
 from gen.memory.placement import BufferPlacement, Placement
-from gen.tiling.geometry import Window
+from gen.tiling.geometry import SpatialTile
 from gen.tiling.weights import PARAMETER_BEATS
 
 __all__ = ["OutputTile", "Stores"]
@@ -21,14 +21,14 @@ _PARAMETER_BLOCKS = largest_field(Opcode.LOAD_SIDE, "cols") // PARAMETER_BEATS
 
 @dataclass(frozen=True)
 class OutputTile:
-    """What is stored of one accumulator bank, or one POOL: channel ``blocks`` of a window of a layer's output.
+    """What is stored of one accumulator bank, or one POOL: channel ``blocks`` of a spatial tile of a layer's output.
 
     ``computed`` is the position of the COMPUTE or POOL that makes it. There is a STORE for each of ``copies``: where
     the layer repeats rows, every row has as many as the factor says.
     """
 
     layer: PlacedLayer
-    window: Window
+    spatial: SpatialTile
     blocks: range
     copies: range
     bank: int
@@ -117,13 +117,13 @@ class Stores:
     def _store_copy(self, tile: OutputTile, copy: int) -> int:
         """Emit the STORE of a copy and its side data; returns its position."""
         emitter, mapped = self._emitter, tile.layer.mapped
-        window, others, across = tile.window, mapped.layer.others, mapped.layer.repeats[1]
+        spatial, others, across = tile.spatial, mapped.layer.others, mapped.layer.repeats[1]
         place = self._tensors[mapped.layer.output]
         to = place.destination(tile.blocks.start, _pixels(tile, range(copy, copy + 1))[0],
                                row_step=mapped.layer.repeats[0])
         emitter.set(
-            Opcode.STORE_SET, rows=window.rows, cols=window.cols * across,
-            row_pitch=to.row_pitch if window.rows > 1 else 0, block_pitch=to.block_pitch,
+            Opcode.STORE_SET, rows=spatial.rows, cols=spatial.cols * across,
+            row_pitch=to.row_pitch if spatial.rows > 1 else 0, block_pitch=to.block_pitch,
             local=int(place.space == "buffer"), **tile.words)
         self._set_chain(tile)
         # A pooled STORE runs beside its POOL; any other begins when its sums are final.
@@ -165,7 +165,7 @@ class Stores:
     def _load_other(self, tile: OutputTile, tensor: str, block: int, copy: int | None) -> None:
         """The beats of another tensor that a copy of a tile reads; without ``copy`` there is one for all pixels."""
         start, end = (0, 1) if copy is None else _pixels(tile, range(copy, copy + 1))
-        rows, cols = (1, 1) if copy is None else (tile.window.rows, tile.window.cols)
+        rows, cols = (1, 1) if copy is None else (tile.spatial.rows, tile.spatial.cols)
         down, across = tile.layer.mapped.layer.repeats
         place = self._in_memory(tensor)
         _, height, width = place.shape
@@ -193,8 +193,8 @@ def _chain(mapped: MappedLayer, broadcast: Collection[str]) -> dict[Opcode, dict
 
 def _pixels(tile: OutputTile, copies: range) -> tuple[int, int]:
     """First pixel of copies of a tile and the one after their last."""
-    mapped, window = tile.layer.mapped, tile.window
+    mapped, spatial = tile.layer.mapped, tile.spatial
     down, across = mapped.layer.repeats
-    width, left = mapped.target.shape[2] * across, window.x * across
-    first, last = window.y * down + copies[0], (window.y + window.rows - 1) * down + copies[-1]
-    return first * width + left, last * width + left + window.cols * across
+    width, left = mapped.target.shape[2] * across, spatial.x * across
+    first, last = spatial.y * down + copies[0], (spatial.y + spatial.rows - 1) * down + copies[-1]
+    return first * width + left, last * width + left + spatial.cols * across

@@ -11,7 +11,7 @@ from gen.lowering.mapped import PlacedLayer
 from gen.lowering.stores import OutputTile, Stores
 from gen.lowering.weights import Weights
 from gen.memory.placement import BufferPlacement, Placement
-from gen.tiling.geometry import Geometry, Window
+from gen.tiling.geometry import Geometry, SpatialTile
 from gen.tiling.weights import Pass
 
 __all__ = ["Tile", "Tiles"]
@@ -36,14 +36,14 @@ class Tiles:
         """Position of the last COMPUTE or POOL."""
         return self.emitter.count(Queue.COMPUTE) - 1
 
-    def begin(self, layer: PlacedLayer, geometry: Geometry, window: Window, blocks: range, *, narrow: bool = False,
-              copies: range | None = None) -> "Tile":
+    def begin(self, layer: PlacedLayer, geometry: Geometry, spatial: SpatialTile, blocks: range, *,
+              narrow: bool = False, copies: range | None = None) -> "Tile":
         """A tile of some channel blocks; ``narrow``: it is computed with ``spread``.
 
         ``copies``: of each row, all unless given; as in `OutputTile`.
         """
         copies = range(layer.mapped.layer.repeats[0]) if copies is None else copies
-        return Tile(self, layer, geometry, window, blocks, narrow, copies)
+        return Tile(self, layer, geometry, spatial, blocks, narrow, copies)
 
     def take_bank(self) -> tuple[int, int]:
         """A bank for a tile, and the tile whose STORE must have read it before.
@@ -71,9 +71,9 @@ class Tiles:
 class Tile:
     """One output tile, from its first COMPUTE to its last."""
 
-    def __init__(self, tiles: Tiles, layer: PlacedLayer, geometry: Geometry, window: Window, blocks: range,
+    def __init__(self, tiles: Tiles, layer: PlacedLayer, geometry: Geometry, spatial: SpatialTile, blocks: range,
                  narrow: bool, copies: range) -> None:
-        self._tiles, self._layer, self.geometry, self.window = tiles, layer, geometry, window
+        self._tiles, self._layer, self.geometry, self.spatial = tiles, layer, geometry, spatial
         self._blocks, self._narrow, self._copies = blocks, narrow, copies
         #: Its accumulator bank, once it has begun, and the tile that was there before.
         self._bank = self._before = -1
@@ -94,7 +94,7 @@ class Tile:
         awaited = max(self._stored(range(part.block, part.block + part.blocks)), self._before)
         tiles.stores.flush(awaited)
         after = {Queue.LOAD: chunk.loaded, Queue.STORE: tiles.stores.position(awaited) if awaited >= 0 else -1}
-        fields = self.geometry.compute_fields(self.window, tiles.config, narrow=self._narrow, rows=part.rows)
+        fields = self.geometry.compute_fields(self.spatial, tiles.config, narrow=self._narrow, rows=part.rows)
         tiles.emitter.set(Opcode.COMPUTE_SET, **fields)
         ahead, chunk.ahead = chunk.ahead, 0
         self._layer.mapped.compute(self, part, chunk, after, first=first, ahead=ahead, row=row)
@@ -106,7 +106,7 @@ class Tile:
         tiles, mapped = self._tiles, self._layer.mapped
         if tiles.tensors[mapped.input].space == "memory":
             return -1
-        return tiles.stores.last_writer(mapped.region(self.geometry, self.window, blocks))
+        return tiles.stores.last_writer(mapped.region(self.geometry, self.spatial, blocks))
 
     def emit(self, opcode: Opcode, after: dict[Queue, int], **fields: int) -> None:
         """A COMPUTE into the tile's bank."""
@@ -121,7 +121,8 @@ class Tile:
         """The STOREs of all tiles before this one now."""
         self._tiles.stores.flush(self._tiles.stores.opened - 1)
 
-    def pool(self, geometry: Geometry, box: Window, chunk: Chunk, *, maximum: bool, first: bool, last: bool) -> None:
+    def pool(self, geometry: Geometry, box: SpatialTile, chunk: Chunk, *, maximum: bool, first: bool,
+             last: bool) -> None:
         """A POOL of all blocks of ``chunk``, which hold ``box`` of ``geometry``: the tile, or a piece of its window.
 
         The last one is the tile's end.
@@ -141,8 +142,8 @@ class Tile:
         self._tiles.finish(self._output(bank=self._bank, pooled=False))
 
     def _output(self, *, bank: int, pooled: bool) -> OutputTile:
-        fields = {} if pooled else self.geometry.store_fields(self.window, self._tiles.config, narrow=self._narrow)
-        return OutputTile(self._layer, self.window, self._blocks, self._copies, bank, pooled, self._tiles.last_compute,
+        fields = {} if pooled else self.geometry.store_fields(self.spatial, self._tiles.config, narrow=self._narrow)
+        return OutputTile(self._layer, self.spatial, self._blocks, self._copies, bank, pooled, self._tiles.last_compute,
                           fields)
 
     def _emit(self, opcode: Opcode, after: dict[Queue, int], **fields: int) -> None:

@@ -69,8 +69,8 @@ def _verify_kept(mapped: MappedGraph, name: str, strips: Strips) -> None:
                  f"layer {layer.layer.name} reads {name} as side data, which is in memory")
         if layer.layer.output == name:
             _require(layer.layer.repeats == (1, 1) and all(
-                _in_one(strips, window.y * width + window.x, window.rows * window.cols)
-                and (window.rows == 1 or window.cols == width) for window in layer.windows),
+                _in_one(strips, spatial.y * width + spatial.x, spatial.rows * spatial.cols)
+                and (spatial.rows == 1 or spatial.cols == width) for spatial in layer.spatial_tiles),
                 f"the tiles of layer {layer.layer.name} are no parts of the strips of {name}")
         if layer.input == name:
             _require(layer.takes_kept and _reads_strips(layer, strips),
@@ -85,20 +85,20 @@ def _in_one(strips: Strips, pixel: int, count: int) -> bool:
 
 
 def _reads_strips(layer: MappedLayer, strips: Strips) -> bool:
-    """Whether each window of a layer is a strip as it lies in the buffer."""
+    """Whether each spatial tile of a layer is a strip as it lies in the buffer."""
     lengths, geometry = dict(zip(strips.starts, strips.pitches, strict=True)), layer.plan.geometry
     return geometry.load_stride == 1 and all(
-        lengths.get(data_of(geometry, window)[0]) == window.entries and window.load_beats == window.data_cols
-        for window in layer.plan.windows)
+        lengths.get(data_of(geometry, spatial)[0]) == spatial.entries and spatial.load_beats == spatial.data_cols
+        for spatial in layer.plan.spatial_tiles)
 
 
 def _covers(plan: Plan) -> bool:
-    """Whether windows are inside the output, apart from each other, and all of it together."""
+    """Whether spatial tiles are inside the output, apart from each other, and all of it together."""
     height, width = plan.geometry.output_size
-    inside = all(0 <= w.y <= w.y + w.rows <= height and 0 <= w.x <= w.x + w.cols <= width for w in plan.windows)
-    rows = {(w.y, w.rows) for w in plan.windows}
-    cols = {(w.x, w.cols) for w in plan.windows}
-    grid = len(plan.windows) == len(rows) * len(cols) == len({(w.y, w.x) for w in plan.windows})
+    inside = all(0 <= w.y <= w.y + w.rows <= height and 0 <= w.x <= w.x + w.cols <= width for w in plan.spatial_tiles)
+    rows = {(w.y, w.rows) for w in plan.spatial_tiles}
+    cols = {(w.x, w.cols) for w in plan.spatial_tiles}
+    grid = len(plan.spatial_tiles) == len(rows) * len(cols) == len({(w.y, w.x) for w in plan.spatial_tiles})
     return inside and grid and sum(n for _, n in rows) == height and sum(n for _, n in cols) == width
 
 

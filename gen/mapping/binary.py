@@ -26,7 +26,7 @@ from gen.mapping.base import LayerContext, MappingContext
 from gen.mapping.plain import ConvCost, ConvMapping, plan_conv
 from gen.mapping.signs import Columns, PairGeometry, SignSource, constant_of, pack_weights, passes_of_signs
 from gen.memory.placement import Placement
-from gen.tiling.geometry import MAX_PAD_ROWS, Geometry, Window
+from gen.tiling.geometry import MAX_PAD_ROWS, Geometry, SpatialTile
 from gen.tiling.weights import PackedWeights
 
 __all__ = ["BinaryLayers", "BinaryMapping"]
@@ -180,11 +180,11 @@ class _Cost(ConvCost):
     may_be_narrow = False
     signs: SignSource
 
-    def load(self, window: Window) -> float:
+    def load(self, spatial: SpatialTile) -> float:
         signs, lanes, cycles = self.signs, self.config.pixel_lanes, 0.0
         for loaded in signs.loads(range(signs.blocks)):
             low, high = signs.int8_range(loaded)
-            pixels = window.input_rows * Columns.of(self.geometry, window, loaded.start).width
+            pixels = spatial.input_rows * Columns.of(self.geometry, spatial, loaded.start).width
             cycles += (high - low) * pixels / (lanes if signs.packed else 1)
             cycles += pixels / lanes if signs.fill(loaded.stop - 1, self.config) is not None else 0
         return cycles
@@ -220,39 +220,39 @@ class BinaryMapping(ConvMapping):
     def weights(self) -> PackedWeights:
         return PackedWeights(pack_weights(self.layer, self.signs, self.config), self.tiles)
 
-    def region(self, geometry: Geometry, window: Window, blocks: range) -> Region:
-        start, row_pitch = data_of(geometry, window)
-        end = start + (window.data_rows - 1) * row_pitch + window.data_cols
+    def region(self, geometry: Geometry, spatial: SpatialTile, blocks: range) -> Region:
+        start, row_pitch = data_of(geometry, spatial)
+        end = start + (spatial.data_rows - 1) * row_pitch + spatial.data_cols
         # Beats of a map are read as a whole.
         around = MAP_PIXELS if self.signs.packed else 0
         return Region(self.input, self.signs.int8_range(blocks), (start - around, end + around))
 
-    def load(self, emitter: Emitter, place: Placement, geometry: Geometry, window: Window, blocks: range, base: int,
-             after: dict[Queue, int]) -> int:
+    def load(self, emitter: Emitter, place: Placement, geometry: Geometry, spatial: SpatialTile, blocks: range,
+             base: int, after: dict[Queue, int]) -> int:
         position = -1
         for loaded in self.signs.loads(blocks):
-            position = self._load(emitter, place, geometry, window, loaded,
-                                  base + (loaded.start - blocks.start) * window.entries, after)
+            position = self._load(emitter, place, geometry, spatial, loaded,
+                                  base + (loaded.start - blocks.start) * spatial.entries, after)
         return position
 
-    def _load(self, emitter: Emitter, place: Placement, geometry: Geometry, window: Window, blocks: range, base: int,
-              after: dict[Queue, int]) -> int:
+    def _load(self, emitter: Emitter, place: Placement, geometry: Geometry, spatial: SpatialTile, blocks: range,
+              base: int, after: dict[Queue, int]) -> int:
         """Input blocks that one load brings."""
-        signs, config, columns = self.signs, self.config, Columns.of(geometry, window, blocks.start)
+        signs, config, columns = self.signs, self.config, Columns.of(geometry, spatial, blocks.start)
         pair = signs.is_pair(blocks.start)
         padding = self.padding if any(self.layer.pads) else None
         low, high = signs.int8_range(blocks)
         row_beats = place.row_beats
         # Of a layer that is one long row (`Geometry.of`) the tensor's rows follow each other without a gap.
-        row, col = divmod(window.row * geometry.input_size[1] + columns.col, place.shape[2])
+        row, col = divmod(spatial.row * geometry.input_size[1] + columns.col, place.shape[2])
         skip = geometry.row_skip * (row_beats if geometry.input_size[1] == place.shape[2] else 0)
         shared = {
-            "row_pitch": skip if window.data_rows > 1 else 0, "block_pitch": place.shape[1] * row_beats,
-            "buf_row_pitch": window.row_pitch, "buf_block_pitch": window.entries, "pad_zero": int(padding == 0),
+            "row_pitch": skip if spatial.data_rows > 1 else 0, "block_pitch": place.shape[1] * row_beats,
+            "buf_row_pitch": spatial.row_pitch, "buf_block_pitch": spatial.entries, "pad_zero": int(padding == 0),
         }
         fill = signs.fill(blocks.stop - 1, config)
         if fill is not None:
-            self._fill(emitter, fill, window, base + (len(blocks) - 1) * window.entries, after)
+            self._fill(emitter, fill, spatial, base + (len(blocks) - 1) * spatial.entries, after)
         offset = place.offset + (low * place.shape[1] + row) * row_beats
         pixel = config.sign_bytes
         if signs.packed:
@@ -271,21 +271,21 @@ class BinaryMapping(ConvMapping):
                 "form": EntryForm.SIGN_PAIRS if pair else EntryForm.SIGNS})
             offset += col
         return emitter.emit(
-            Opcode.LOAD_ACT, after=after, offset=offset, buf_base=base + window.buffer_row * window.row_pitch,
-            blocks=high - low, rows=window.data_rows, pad_top=window.pad_top, pad_bottom=window.pad_bottom)
+            Opcode.LOAD_ACT, after=after, offset=offset, buf_base=base + spatial.buffer_row * spatial.row_pitch,
+            blocks=high - low, rows=spatial.data_rows, pad_top=spatial.pad_top, pad_bottom=spatial.pad_bottom)
 
-    def _fill(self, emitter: Emitter, used: int, window: Window, base: int, after: dict[Queue, int]) -> None:
+    def _fill(self, emitter: Emitter, used: int, spatial: SpatialTile, base: int, after: dict[Queue, int]) -> None:
         """Zero the bytes of a tile's last entries that no block comes to, from ``used`` on.
 
         A row's entries in all banks: which of them its columns are in depends on the stride.
         """
         emitter.set_load(
-            {"cols": 1, "stride": 1, "buf_row_pitch": window.row_pitch},
-            Opcode.LOAD_GATHER, {"outputs": window.row_pitch * self.config.banks,
+            {"cols": 1, "stride": 1, "buf_row_pitch": spatial.row_pitch},
+            Opcode.LOAD_GATHER, {"outputs": spatial.row_pitch * self.config.banks,
                                  "length": self.config.beat_bytes - used, "place": used})
-        rows = window.input_rows
+        rows = spatial.input_rows
         for first in range(0, rows, 2 * MAX_PAD_ROWS):
             count = min(rows - first, 2 * MAX_PAD_ROWS)
             emitter.emit(
-                Opcode.LOAD_ACT, after=after, offset=0, buf_base=base + first * window.row_pitch, blocks=1, rows=0,
+                Opcode.LOAD_ACT, after=after, offset=0, buf_base=base + first * spatial.row_pitch, blocks=1, rows=0,
                 pad_top=min(count, MAX_PAD_ROWS), pad_bottom=max(0, count - MAX_PAD_ROWS))

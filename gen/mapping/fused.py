@@ -24,7 +24,7 @@ from gen.mapping.windows import WindowGeometry, WindowMapping, WindowWeights
 from gen.memory.placement import Strips
 from gen.memory.region import Lifetime
 from gen.options import CompileOptions
-from gen.tiling.geometry import Geometry, Window, split
+from gen.tiling.geometry import Geometry, SpatialTile, split
 from gen.tiling.schedule import (
     BEAT_WEIGHT,
     CHUNK_CYCLES,
@@ -38,6 +38,8 @@ from gen.tiling.schedule import (
 from gen.tiling.weights import PARAMETER_BEATS
 
 __all__ = ["FusedPair", "FusedPlan", "fusable", "fuse"]
+
+_SpatialTiles = list[SpatialTile]
 
 #: Fused layers take this share of the cycles at most: what is around them can change by the rest.
 _GAIN = 0.98
@@ -55,8 +57,8 @@ _TILE_UNITS = (1, 2, 4, 8, 16)
 
 @dataclass(frozen=True)
 class FusedPlan:
-    """The tiling of two layers. ``pointwise.windows`` are the units, parts of the tiles ``depthwise.windows``; each is
-    one of the ``strips`` in the input buffer.
+    """The tiling of two layers. ``pointwise.spatial_tiles`` are the units, parts of ``depthwise.spatial_tiles``; each
+    is one of the ``strips`` in the input buffer.
     """
 
     depthwise: Plan
@@ -82,7 +84,7 @@ class FusedPlan:
         if early and tile == 0:
             return [(min(blocks, block + 2), block + 1) for block in range(blocks)]
         tile, tiles = tile - early, self.tiles - early
-        coming = blocks if unit + 1 < len(self.pointwise.windows) else 0
+        coming = blocks if unit + 1 < len(self.pointwise.spatial_tiles) else 0
         first, last = coming * tile // tiles, coming * (tile + 1) // tiles
         ends = [blocks * (number + 1) // (last - first + 1) for number in range(last - first)]
         made = (unit + 1) * blocks + first
@@ -121,13 +123,13 @@ class FusedPair(Step):
         return {self.first.layer.output: self.plan.strips}
 
     def emit(self, tiles: Tiles, placed: Sequence[PlacedLayer]) -> None:
-        (windows, pointwise), second, plan = placed, self.second, self.plan.pointwise
+        (depthwise, pointwise), second, plan = placed, self.second, self.plan.pointwise
         blocks, out_blocks = range(self.plan.strips.blocks), second.output_blocks(tiles.config.oc_groups)
-        coming, made = self.first.output_tiles(tiles, windows), 0
-        for unit, window in enumerate(plan.windows):
-            chunk = tiles.chunks.load(pointwise, plan.geometry, window, blocks)
+        coming, made = self.first.output_tiles(tiles, depthwise), 0
+        for unit, spatial in enumerate(plan.spatial_tiles):
+            chunk = tiles.chunks.load(pointwise, plan.geometry, spatial, blocks)
             for number, passes in enumerate(second.tiles):
-                tile = tiles.begin(pointwise, plan.geometry, window, out_blocks[number],
+                tile = tiles.begin(pointwise, plan.geometry, spatial, out_blocks[number],
                                    narrow=plan.narrow and number == len(second.tiles) - 1)
                 low = 0
                 for count, high in self.plan.pieces(unit, number):
@@ -195,27 +197,27 @@ def _pairs(first: MappedLayer, second: MappedLayer, mapped: MappedGraph,
 class _Costs:
     """Cycles of the engines for a unit."""
 
-    def __init__(self, second: PlainMapping, geometry: WindowGeometry, pointwise: Geometry, windows: WindowWeights,
+    def __init__(self, second: PlainMapping, geometry: WindowGeometry, pointwise: Geometry, taps: WindowWeights,
                  config: NpuConfig) -> None:
         self.config, self.geometry, self.pointwise = config, geometry, pointwise
-        self.windows, self.second = windows, second
-        self.blocks = len(windows.tiles)
+        self.taps, self.second = taps, second
+        self.blocks = len(taps.tiles)
         self.out_blocks = -(-second.target.shape[0] // config.ic_lanes)
         self.others, self.store_cycles = len(second.others), store_cycles(second.layer)
         self.narrow = (is_narrow(second.layer, len(second.tiles) - 1, config)
                        and pointwise.output_size[1] > config.pixel_lanes)
         self.all_narrow = self.narrow and len(second.tiles) == 1
-        self._steps = sum(geometry.steps(config, part.rows) for tile in windows.tiles for part in tile)
-        self._passes = sum(map(len, windows.tiles))
+        self._steps = sum(geometry.steps(config, part.rows) for tile in taps.tiles for part in tile)
+        self._passes = sum(map(len, taps.tiles))
 
-    def depthwise(self, part: Window) -> float:
+    def depthwise(self, part: SpatialTile) -> float:
         step = step_pace(self.geometry.step_cycles(part, self.config), self.config.weight_beats, self.config)
         return self._steps * step + self._passes * 2 * WINDOW_OVERHEAD
 
-    def depthwise_store(self, part: Window, gap: int = _STORE_GAP) -> float:
+    def depthwise_store(self, part: SpatialTile, gap: int = _STORE_GAP) -> float:
         return self.blocks * (part.rows * part.cols + gap)
 
-    def pointwise_compute(self, unit: Window) -> float:
+    def pointwise_compute(self, unit: SpatialTile) -> float:
         cycles, last = 0.0, len(self.second.tiles) - 1
         for number, tile in enumerate(self.second.tiles):
             words = self.pointwise.words(unit, self.config, narrow=self.narrow and number == last)
@@ -224,19 +226,19 @@ class _Costs:
                 cycles += steps * step_pace(words, part.step_beats(self.config), self.config)
         return cycles + COMPUTE_OVERHEAD * (self.blocks + len(self.second.tiles))
 
-    def pointwise_store(self, unit: Window) -> float:
+    def pointwise_store(self, unit: SpatialTile) -> float:
         pixels = unit.cols * self.store_cycles
         return self.out_blocks * (pixels + self.others * PARAMETER_BEATS) + len(self.second.tiles) * _STORE_SET_GAP
 
-    def load(self, part: Window) -> float:
+    def load(self, part: SpatialTile) -> float:
         """Beats that a unit's depthwise part needs on the bus, padding counted with them."""
-        return self.blocks * (part.load_beats + PARAMETER_BEATS) + self.windows.beats
+        return self.blocks * (part.load_beats + PARAMETER_BEATS) + self.taps.beats
 
-    def pointwise_load(self, unit: Window) -> float:
+    def pointwise_load(self, unit: SpatialTile) -> float:
         return self.second.weight_beats + self.out_blocks * (PARAMETER_BEATS + self.others * unit.cols)
 
 
-def _tilings(costs: _Costs) -> Iterator[tuple[WindowGeometry, list[Window], list[list[Window]], list[Window]]]:
+def _tilings(costs: _Costs) -> Iterator[tuple[WindowGeometry, _SpatialTiles, list[_SpatialTiles], _SpatialTiles]]:
     """(geometry, tiles, their parts, units) worth looking at."""
     config, geometry = costs.config, costs.geometry
     height, width = geometry.output_size
@@ -248,7 +250,7 @@ def _tilings(costs: _Costs) -> Iterator[tuple[WindowGeometry, list[Window], list
             continue
         seen.add(rows)
         words = -(-rows // geometry.word_rows) * row_words
-        unit = costs.pointwise.window(0, 1, 0, rows * width, config)
+        unit = costs.pointwise.spatial_tile(0, 1, 0, rows * width, config)
         if words > config.acc_depth or costs.pointwise.words(unit, config, narrow=costs.all_narrow) > config.acc_depth:
             continue
         form = replace(geometry, part_words=words)
@@ -256,9 +258,10 @@ def _tilings(costs: _Costs) -> Iterator[tuple[WindowGeometry, list[Window], list
             tile_count = -(-height // (rows * several))
             if several > 1 and tile_count * several >= 2 * count:
                 break
-            tiles = [form.window(*tile, 0, width, config) for tile in split(height, tile_count, geometry.word_rows)]
+            tiles = [form.spatial_tile(*rows_of_tile, 0, width, config)
+                     for rows_of_tile in split(height, tile_count, geometry.word_rows)]
             parts = [form.parts(tile, config) for tile in tiles]
-            units = [costs.pointwise.window(0, 1, part.y * width, part.rows * width, config)
+            units = [costs.pointwise.spatial_tile(0, 1, part.y * width, part.rows * width, config)
                      for of_tile in parts for part in of_tile]
             if all(form.fits(tile, config) for tile in tiles) and all(
                     costs.pointwise.fits(unit, config)
@@ -267,8 +270,8 @@ def _tilings(costs: _Costs) -> Iterator[tuple[WindowGeometry, list[Window], list
                 yield form, tiles, parts, units
 
 
-def _estimate(costs: _Costs, tiles: Sequence[Window], parts: Sequence[Sequence[Window]], units: Sequence[Window],
-              room: int) -> tuple[float, float, int] | None:
+def _estimate(costs: _Costs, tiles: Sequence[SpatialTile], parts: Sequence[Sequence[SpatialTile]],
+              units: Sequence[SpatialTile], room: int) -> tuple[float, float, int] | None:
     """(cycles, beats, chunk) of a tiling; None if the ``room`` beside its units is too small."""
     config, blocks = costs.config, costs.blocks
     flat = [part for of_tile in parts for part in of_tile]
@@ -318,8 +321,8 @@ def _plans(costs: _Costs, room: Callable[[Strips], int]) -> list[FusedPlan]:
                                    strips, len(costs.second.tiles), False, cycles, beats))
     plans.sort(key=lambda plan: plan.cost)
     # With few units the layers around come closer, which is not in the reckoning.
-    few = min(plans, key=lambda plan: (len(plan.pointwise.windows), plan.cost), default=None)
+    few = min(plans, key=lambda plan: (len(plan.pointwise.spatial_tiles), plan.cost), default=None)
     best = [plan for number, plan in enumerate(plans) if number < _CANDIDATES or plan is few]
     # A start between the parts of the first tile needs a second one for the next unit's blocks.
     return best + [replace(plan, early=True) for plan in best
-                   if plan.strips.blocks > 2 and (plan.tiles > 1 or len(plan.pointwise.windows) == 1)]
+                   if plan.strips.blocks > 2 and (plan.tiles > 1 or len(plan.pointwise.spatial_tiles) == 1)]

@@ -19,7 +19,7 @@ from gen.mapping.base import LayerContext
 from gen.mapping.pack import pack, passes_of
 from gen.mapping.plain import ConvCost, ConvMapping, plan_conv
 from gen.memory.placement import Placement
-from gen.tiling.geometry import Geometry, Window
+from gen.tiling.geometry import Geometry, SpatialTile
 from gen.tiling.weights import PackedWeights
 
 __all__ = ["GatherGeometry", "GatherMapping", "is_gatherable"]
@@ -101,38 +101,38 @@ class GatherGeometry(Geometry):
     def input_blocks(self, channels: int, config: NpuConfig) -> int:
         return -(-self.window_kernel[0] * self.window_kernel[1] * self.channels // config.ic_lanes)
 
-    def window(self, y: int, rows: int, x: int, cols: int, config: NpuConfig) -> Window:
+    def spatial_tile(self, y: int, rows: int, x: int, cols: int, config: NpuConfig) -> SpatialTile:
         # What is loaded differs from piece to piece; here only how it lies in the buffer.
-        return Window(y, rows, x, cols, 0, rows, 0, cols, 0, 0, 0, 0, -(-cols // config.banks), rows)
+        return SpatialTile(y, rows, x, cols, 0, rows, 0, cols, 0, 0, 0, 0, -(-cols // config.banks), rows)
 
-    def fetch(self, window: Window, piece: Piece, config: NpuConfig) -> dict[str, dict[str, int]]:
+    def fetch(self, spatial: SpatialTile, piece: Piece, config: NpuConfig) -> dict[str, dict[str, int]]:
         """Fields of the LOAD_SET, LOAD_GATHER and LOAD_ACT of a piece that depend on where the tile is."""
         lanes, height = config.beat_bytes, self.input_size[0]
         step = self.window_stride[1] * self.channels
         data = self.input_size[1] * self.channels
-        start = (window.x * self.window_stride[1] - self.pads[1]) * self.channels + piece.first
-        end = start + (window.cols - 1) * step + piece.length
+        start = (spatial.x * self.window_stride[1] - self.pads[1]) * self.channels + piece.first
+        end = start + (spatial.cols - 1) * step + piece.length
         # Where all is padding it does not matter what is fetched.
         beat = min(max(start, 0), data - 1) // lanes
         beats = max(1, -(-min(end, data) // lanes) - beat)
-        first = window.y * self.window_stride[0] - self.pads[0] + piece.row
-        top = min(window.rows, max(0, -(first // self.window_stride[0])))
+        first = spatial.y * self.window_stride[0] - self.pads[0] + piece.row
+        top = min(spatial.rows, max(0, -(first // self.window_stride[0])))
         first += top * self.window_stride[0]
-        rows = min(window.rows - top, max(0, -(-(height - first) // self.window_stride[0])))
+        rows = min(spatial.rows - top, max(0, -(-(height - first) // self.window_stride[0])))
         return {
             "set": {"cols": beats, "row_pitch": self.window_stride[0] * self.row_beats(config) if rows > 1 else 0},
             "gather": {
-                "outputs": window.cols, "length": piece.length, "step": step, "place": piece.place,
+                "outputs": spatial.cols, "length": piece.length, "step": step, "place": piece.place,
                 "start": start - beat * lanes if start < data else 0,
                 "bytes": data - beat * lanes if start < data else 0},
             "act": {"offset": (first if rows else 0) * self.row_beats(config) + beat, "rows": rows, "pad_top": top,
-                    "pad_bottom": window.rows - top - rows},
+                    "pad_bottom": spatial.rows - top - rows},
         }
 
-    def load_cycles(self, window: Window, blocks: int, config: NpuConfig) -> float:
-        runs = -(-window.cols // config.write_lanes)
-        beats = 2 + -(-window.cols * self.window_stride[1] * self.channels // config.beat_bytes)
-        return len(self.pieces(config)) * (window.rows * max(runs, beats) + _PIECE_CYCLES)
+    def load_cycles(self, spatial: SpatialTile, blocks: int, config: NpuConfig) -> float:
+        runs = -(-spatial.cols // config.write_lanes)
+        beats = 2 + -(-spatial.cols * self.window_stride[1] * self.channels // config.beat_bytes)
+        return len(self.pieces(config)) * (spatial.rows * max(runs, beats) + _PIECE_CYCLES)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -164,20 +164,20 @@ class GatherMapping(ConvMapping):
     def weights(self) -> PackedWeights:
         return PackedWeights(pack(_gathered(self.layer), self.tiles, self.config), self.tiles)
 
-    def load(self, emitter: Emitter, place: Placement, geometry: Geometry, window: Window, blocks: range, base: int,
-             after: dict[Queue, int]) -> int:
+    def load(self, emitter: Emitter, place: Placement, geometry: Geometry, spatial: SpatialTile, blocks: range,
+             base: int, after: dict[Queue, int]) -> int:
         assert isinstance(geometry, GatherGeometry)
         position = -1
         for piece in geometry.pieces(self.config):
             if piece.block not in blocks:
                 continue
-            fields = geometry.fetch(window, piece, self.config)
+            fields = geometry.fetch(spatial, piece, self.config)
             act = fields["act"]
             emitter.set_load(
                 {**fields["set"], "block_pitch": 0, "pad_value": self.padding, "stride": 1,
-                 "buf_row_pitch": window.row_pitch, "buf_block_pitch": window.entries},
+                 "buf_row_pitch": spatial.row_pitch, "buf_block_pitch": spatial.entries},
                 Opcode.LOAD_GATHER, fields["gather"])
             position = emitter.emit(
-                Opcode.LOAD_ACT, after=dict(after), buf_base=base + (piece.block - blocks.start) * window.entries,
+                Opcode.LOAD_ACT, after=dict(after), buf_base=base + (piece.block - blocks.start) * spatial.entries,
                 blocks=1, **{**act, "offset": place.offset + act["offset"]})
         return position

@@ -1,4 +1,4 @@
-"""Matrix products over more pixels than a window can have, as 1x1 convolutions.
+"""Matrix products over more pixels than a kernel can have, as 1x1 convolutions.
 
 A kernel that covers its input has one output. Blocks and pixels of such a tensor lie one after the other in memory, so
 each pixel of a block is a block of a tensor of one pixel: no window is needed, however many there are.
@@ -16,7 +16,7 @@ from gen.lowering.mapped import Region
 from gen.mapping.base import LayerContext
 from gen.mapping.pack import pack, passes_of
 from gen.mapping.plain import ConvCost, ConvMapping, plan_conv
-from gen.tiling.geometry import MAX_KERNEL, Geometry, Window
+from gen.tiling.geometry import MAX_KERNEL, Geometry, SpatialTile
 from gen.tiling.weights import PackedWeights
 
 __all__ = ["MatrixMapping"]
@@ -76,7 +76,7 @@ class MatrixMapping(ConvMapping):
     def weights(self) -> PackedWeights:
         return self.packed
 
-    def region(self, geometry: Geometry, window: Window, blocks: range) -> Region:
+    def region(self, geometry: Geometry, spatial: SpatialTile, blocks: range) -> Region:
         pixels = prod(self.source.shape[1:])
         first, last = blocks.start // pixels, (blocks.stop - 1) // pixels
         whole = (0, pixels) if last > first else (blocks.start % pixels, (blocks.stop - 1) % pixels + 1)

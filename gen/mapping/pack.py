@@ -90,8 +90,8 @@ def _slots(weights: np.ndarray, config: NpuConfig) -> np.ndarray:
 
 def _groups_needed(weights: np.ndarray, config: NpuConfig) -> np.ndarray:
     """Steps that each block (axis 0 of (blocks, taps, tm, tn)) needs with indices; 0 for a block of zeros."""
-    windows = config.ic_lanes // config.select_fanin
-    lanes = config.nnz_lanes // windows
+    spatial_tiles = config.ic_lanes // config.select_fanin
+    lanes = config.nnz_lanes // spatial_tiles
     counts = _slots(weights, config).reshape(len(weights), -1, config.select_fanin).sum(2, dtype=np.int16).max(1)
     return -(-counts // lanes)
 
@@ -110,9 +110,9 @@ def _indexed_steps(weights: np.ndarray, groups: int, config: NpuConfig) -> np.nd
     """
     blocks, taps, tm, tn = weights.shape
     fanin, dn = config.select_fanin, config.nnz_lanes
-    windows = tn // fanin
-    lanes = dn // windows
-    rows = blocks * taps * tm * windows
+    spatial_tiles = tn // fanin
+    lanes = dn // spatial_tiles
+    rows = blocks * taps * tm * spatial_tiles
     values = np.concatenate([part.reshape(rows, fanin) for part in weight_parts(weights, config)], axis=1)
     row, column = np.nonzero(values)
     starts = np.searchsorted(row, np.arange(rows))
@@ -123,7 +123,7 @@ def _indexed_steps(weights: np.ndarray, groups: int, config: NpuConfig) -> np.nd
     slot_index[row, rank] = column % fanin
 
     def by_step(slots: np.ndarray) -> np.ndarray:
-        split = slots.reshape(blocks, taps, tm, windows, groups, lanes)
+        split = slots.reshape(blocks, taps, tm, spatial_tiles, groups, lanes)
         return np.ascontiguousarray(split.transpose(0, 1, 4, 2, 3, 5)).reshape(blocks, taps, groups, tm * dn)
 
     indices = by_step(slot_index)

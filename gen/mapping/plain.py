@@ -1,6 +1,6 @@
 """Convolutions tap by tap: output tiles of ``oc_groups`` channel blocks, each over all that it reads.
 
-Where the plan holds a window's input in the buffer, its first output tile loads it and the others find it there.
+Where the plan holds a spatial tile's input in the buffer, its first output tile loads it and the others find it there.
 """
 
 from collections import Counter
@@ -18,7 +18,7 @@ from gen.lowering.mapped import PlacedLayer
 from gen.lowering.tiles import Tile, Tiles
 from gen.mapping.base import LayerContext, Mapping
 from gen.mapping.pack import is_narrow, pack, passes_of
-from gen.tiling.geometry import MAX_BLOCKS, Geometry, Window
+from gen.tiling.geometry import MAX_BLOCKS, Geometry, SpatialTile
 from gen.tiling.schedule import (
     CHUNK_CYCLES,
     COMPUTE_OVERHEAD,
@@ -58,19 +58,19 @@ class ConvMapping(Mapping):
     def emit(self, tiles: Tiles, placed: PlacedLayer) -> None:
         plan, config, in_blocks = self.plan, self.config, self.input_blocks
         sets = list(zip(self.output_blocks(config.oc_groups), self.tiles, strict=True))
-        for window in plan.windows:
+        for spatial in plan.spatial_tiles:
             if plan.held:
-                _begin_held(tiles.chunks.ring, window.entries, in_blocks, plan.chunk)
+                _begin_held(tiles.chunks.ring, spatial.entries, in_blocks, plan.chunk)
             chunks: list[Chunk] = []
             for number, (blocks, passes) in enumerate(sets):
                 last = number == len(sets) - 1
-                tile = tiles.begin(placed, plan.geometry, window, blocks, narrow=plan.narrow and last)
+                tile = tiles.begin(placed, plan.geometry, spatial, blocks, narrow=plan.narrow and last)
                 if number == 0 or not plan.held:
                     needed = blocks if self.layer.depthwise else range(in_blocks)
                     chunks = self._load_and_compute(tiles, tile, placed, passes, needed)
                 else:
-                    # By chunks where their places are wanted for the next window's input.
-                    leaving = last and window is not plan.windows[-1]
+                    # By chunks where their places are wanted for the next spatial tile's input.
+                    leaving = last and spatial is not plan.spatial_tiles[-1]
                     self._compute_held(tiles, tile, passes, chunks, by_chunk=leaving)
                 if last or not plan.held:
                     _release(chunks, tiles.last_compute)
@@ -78,14 +78,14 @@ class ConvMapping(Mapping):
 
     def _load_and_compute(self, tiles: Tiles, tile: Tile, placed: PlacedLayer, passes: Sequence[Pass],
                           needed: range) -> list[Chunk]:
-        """The first (or only) output tile of a window: load input blocks ``needed`` chunk by chunk and compute."""
+        """A spatial tile's first (or only) output tile: load input blocks ``needed`` chunk by chunk and compute."""
         plan, chunks = self.plan, list[Chunk]()
         for low in needed[::plan.chunk]:
             blocks = range(low, min(low + plan.chunk, needed.stop))
             work = tiles.weights.cut(plan.geometry, passes, blocks)
             if not work and not plan.held:
                 continue
-            chunk = tiles.chunks.load(placed, plan.geometry, tile.window, blocks, work)
+            chunk = tiles.chunks.load(placed, plan.geometry, tile.spatial, blocks, work)
             chunks.append(chunk)
             for part in work:
                 tile.compute(part, chunk)
@@ -95,7 +95,7 @@ class ConvMapping(Mapping):
 
     def _compute_held(self, tiles: Tiles, tile: Tile, passes: Sequence[Pass], chunks: Sequence[Chunk], *,
                       by_chunk: bool) -> None:
-        """A further output tile of a window whose input is in ``chunks``; frees each when done if ``by_chunk``."""
+        """A further output tile, whose input is in ``chunks``; frees each when done if ``by_chunk``."""
         for chunk in chunks if by_chunk else _joined(chunks):
             for part in tiles.weights.cut(self.plan.geometry, passes, chunk.blocks):
                 tile.compute(part, chunk)
@@ -182,26 +182,26 @@ class ConvCost:
     def all_narrow(self) -> bool:
         return self.narrow and self.tiles == 1
 
-    def load(self, window: Window) -> float:
+    def load(self, spatial: SpatialTile) -> float:
         """Cycles to bring in all input blocks of a tile."""
-        return self.geometry.load_cycles(window, self.in_blocks, self.config)
+        return self.geometry.load_cycles(spatial, self.in_blocks, self.config)
 
-    def words(self, window: Window) -> int:
+    def words(self, spatial: SpatialTile) -> int:
         """Accumulator words of the widest output tile."""
-        return self.geometry.words(window, self.config, narrow=self.all_narrow)
+        return self.geometry.words(spatial, self.config, narrow=self.all_narrow)
 
-    def _compute(self, window: Window) -> float:
+    def _compute(self, spatial: SpatialTile) -> float:
         """Cycles of all output tiles."""
         return sum(
-            steps * step_pace(self.geometry.step_cycles(window, self.config, narrow=narrow), beats, self.config)
+            steps * step_pace(self.geometry.step_cycles(spatial, self.config, narrow=narrow), beats, self.config)
             for steps, beats, narrow in self.steps)
 
-    def _store(self, window: Window, blocks: int) -> int:
-        return blocks * (self.geometry.store_beats(window) * self.store_cycles + PARAMETER_BEATS)
+    def _store(self, spatial: SpatialTile, blocks: int) -> int:
+        return blocks * (self.geometry.store_beats(spatial) * self.store_cycles + PARAMETER_BEATS)
 
-    def estimate(self, windows: Sequence[tuple[Window, int]]) -> Estimate:
+    def estimate(self, spatial_tiles: Sequence[tuple[SpatialTile, int]]) -> Estimate:
         depth = self.config.input_depth
-        largest = max((window for window, _ in windows), key=lambda window: window.entries)
+        largest = max((spatial for spatial, _ in spatial_tiles), key=lambda spatial: spatial.entries)
         tile_entries = self.in_blocks * largest.entries
         block_cycles = self._compute(largest) / self.tiles / self.in_blocks
         chunk = min(self.in_blocks, MAX_BLOCKS, max(1, round(CHUNK_CYCLES / max(1, block_cycles))),
@@ -209,12 +209,12 @@ class ConvCost:
         held = not self.depthwise and self.tiles > 1 and tile_entries <= depth
         weight_beats = sum(steps * beats for steps, beats, _ in self.steps)
         cycles = beats_moved = 0.0
-        for window, count in windows:
-            written = self.geometry.store_beats(window)
+        for spatial, count in spatial_tiles:
+            written = self.geometry.store_beats(spatial)
             rounds = 1 if held else self.tiles
             chunks = -(-self.in_blocks // chunk)
-            compute = self._compute(window) + COMPUTE_OVERHEAD * (self.passes + chunks * rounds)
-            activations = self.load(window)
+            compute = self._compute(spatial) + COMPUTE_OVERHEAD * (self.passes + chunks * rounds)
+            activations = self.load(spatial)
             load = activations * rounds + weight_beats + self.out_blocks * (PARAMETER_BEATS + self.others * written)
             stalls = 0.0
             if (held or chunks == 1) and tile_entries * 2 > depth:
@@ -223,17 +223,17 @@ class ConvCost:
                 stalls = late if chunks == 1 else max(0.0, late - compute / self.tiles)
             elif chunks > 1 and not held and chunk * largest.entries * 2 > depth:
                 stalls = min(load, compute)
-            cycles += count * (max(compute, load, self._store(window, self.out_blocks)) + stalls)
+            cycles += count * (max(compute, load, self._store(spatial, self.out_blocks)) + stalls)
             beats_moved += count * (load + self.out_blocks * written)
-        fill = 2 * LATENCY + chunk * self.load(windows[0][0]) / self.in_blocks
-        drain = LATENCY + self._store(windows[-1][0], min(self.config.oc_groups, self.out_blocks))
+        fill = 2 * LATENCY + chunk * self.load(spatial_tiles[0][0]) / self.in_blocks
+        drain = LATENCY + self._store(spatial_tiles[-1][0], min(self.config.oc_groups, self.out_blocks))
         return cycles + fill + drain, beats_moved, chunk, held
 
 
 def plan_conv(name: str, cost: ConvCost) -> Plan:
     """Choose the tiling of layer ``name``. Raises LayerError when none fits the configuration."""
     config = cost.config
-    found = [(cost.estimate(tiling.windows), tiling)
+    found = [(cost.estimate(tiling.spatial_tiles), tiling)
              for tiling in candidates(cost.geometry, config, narrow=cost.all_narrow, words=cost.words)]
     if not found:
         raise LayerError(name, f"no tile of it fits input_depth={config.input_depth} and acc_depth={config.acc_depth}; "

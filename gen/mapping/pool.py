@@ -15,7 +15,7 @@ from gen.ir.tensor import Tensor
 from gen.lowering.mapped import PlacedLayer
 from gen.lowering.tiles import Tiles
 from gen.mapping.base import LayerContext, Mapping
-from gen.tiling.geometry import MAX_BLOCKS, MAX_KERNEL, Geometry, Window, part_counts, split
+from gen.tiling.geometry import MAX_BLOCKS, MAX_KERNEL, Geometry, SpatialTile, part_counts, split
 from gen.tiling.schedule import (
     COMPUTE_OVERHEAD,
     LATENCY,
@@ -37,7 +37,7 @@ _POOL_CYCLES = 256
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class PoolMapping(Mapping):
-    """A POOL and a STORE for each chunk of each window, or a POOL for each piece of one large window.
+    """A POOL and a STORE for each chunk of each spatial tile, or a POOL for each piece of one large window.
 
     What has its rows repeated is pooled once for each copy of a row: the pool unit keeps nothing that could be read
     again.
@@ -59,11 +59,11 @@ class PoolMapping(Mapping):
 
     def emit(self, tiles: Tiles, placed: PlacedLayer) -> None:
         plan, geometry = self.plan, self.plan.geometry
-        for window in plan.windows:
-            forms = [geometry.piece(window.y, window.x, *piece) for piece in plan.pieces]
-            parts = [(form, form.window(0, 1, 0, 1, self.config)) for form in forms] or [(geometry, window)]
+        for spatial in plan.spatial_tiles:
+            forms = [geometry.piece(spatial.y, spatial.x, *piece) for piece in plan.pieces]
+            parts = [(form, form.spatial_tile(0, 1, 0, 1, self.config)) for form in forms] or [(geometry, spatial)]
             for blocks, copy in product(self.output_blocks(plan.chunk), range(self.layer.repeats[0])):
-                tile = tiles.begin(placed, geometry, window, blocks, copies=range(copy, copy + 1))
+                tile = tiles.begin(placed, geometry, spatial, blocks, copies=range(copy, copy + 1))
                 for number, (form, box) in enumerate(parts, start=1):
                     if copy == 0 or len(parts) > 1:
                         chunk = tiles.chunks.load(placed, form, box, blocks)
@@ -75,9 +75,10 @@ class PoolMapping(Mapping):
 # -- cost ------------------------------------------------------------------------------------------------------------
 
 
-def _estimate_pool(layer: Pool, blocks: int, windows: Sequence[tuple[Window, int]], config: NpuConfig) -> Estimate:
+def _estimate_pool(layer: Pool, blocks: int, spatial_tiles: Sequence[tuple[SpatialTile, int]],
+                   config: NpuConfig) -> Estimate:
     """Of a pooling layer's tiling."""
-    largest = max((window for window, _ in windows), key=lambda window: window.entries)
+    largest = max((spatial for spatial, _ in spatial_tiles), key=lambda spatial: spatial.entries)
     # A window takes a cycle for each tap, and no less than the store engine takes for its pixels.
     down, across = layer.repeats
     pixel_cycles = down * max(layer.kernel[0] * layer.kernel[1], across * store_cycles(layer))
@@ -85,13 +86,13 @@ def _estimate_pool(layer: Pool, blocks: int, windows: Sequence[tuple[Window, int
     # A quarter of the buffer at most, so that loading runs ahead.
     chunk = min(blocks, MAX_BLOCKS, max(1, config.input_depth // 4 // largest.entries),
                 -(-_POOL_CYCLES // block_cycles))
-    cycles, beats = 2.0 * LATENCY + chunk * (windows[0][0].load_beats + PARAMETER_BEATS), 0.0
-    for window, count in windows:
-        work = blocks * (window.rows * window.cols * pixel_cycles + PARAMETER_BEATS)
+    cycles, beats = 2.0 * LATENCY + chunk * (spatial_tiles[0][0].load_beats + PARAMETER_BEATS), 0.0
+    for spatial, count in spatial_tiles:
+        work = blocks * (spatial.rows * spatial.cols * pixel_cycles + PARAMETER_BEATS)
         work += COMPUTE_OVERHEAD * -(-blocks // chunk)
-        load = blocks * (window.load_beats + PARAMETER_BEATS)
+        load = blocks * (spatial.load_beats + PARAMETER_BEATS)
         cycles += count * (max(work, load) if largest.entries * 2 <= config.input_depth else work + load)
-        beats += count * (load + blocks * window.rows * window.cols * down * across)
+        beats += count * (load + blocks * spatial.rows * spatial.cols * down * across)
     return cycles, beats, chunk, False
 
 
@@ -108,7 +109,7 @@ def _plan_pieces(geometry: Geometry, blocks: int, config: NpuConfig) -> Plan | N
             rows, cols = split(kernel_rows, row_parts, 1), split(kernel_cols, col_parts, 1)
             forms = [geometry.piece(*corner, row, col)
                      for corner in corners for row, _ in samples(rows) for col, _ in samples(cols)]
-            boxes = [form.window(0, 1, 0, 1, config) for form in forms]
+            boxes = [form.spatial_tile(0, 1, 0, 1, config) for form in forms]
             if not all(form.fits(box, config) for form, box in zip(forms, boxes, strict=True)):
                 continue
             beats = kernel_rows * kernel_cols + PARAMETER_BEATS
@@ -128,7 +129,7 @@ def _plan_pieces(geometry: Geometry, blocks: int, config: NpuConfig) -> Plan | N
 
 def _is_alone(plan: Plan, config: NpuConfig) -> bool:
     """Whether the input buffer has no room for one window beside another."""
-    return 2 * max(window.entries for window in plan.windows) > config.input_depth
+    return 2 * max(spatial.entries for spatial in plan.spatial_tiles) > config.input_depth
 
 
 def _plan(layer: Pool, source: Tensor, target: Tensor, config: NpuConfig, *, map_out: bool = False) -> Plan:
@@ -147,7 +148,7 @@ def _plan(layer: Pool, source: Tensor, target: Tensor, config: NpuConfig, *, map
     except LayerError as error:
         refusal = error
     else:
-        found = [(_estimate_pool(layer, blocks, tiling.windows, config), tiling)
+        found = [(_estimate_pool(layer, blocks, tiling.spatial_tiles, config), tiling)
                  for tiling in candidates(geometry, config)]
         if found:
             estimate, tiling = min(found, key=lambda item: cost_of(item[0]))

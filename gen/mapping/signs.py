@@ -13,7 +13,7 @@ from cores.arch.isa import StepKind
 from cores.arch.numerics import SIGN_BLOCKS
 from cores.config import NpuConfig
 from gen.ir.graph import Conv
-from gen.tiling.geometry import Geometry, Window, input_range
+from gen.tiling.geometry import Geometry, SpatialTile, input_range
 from gen.tiling.weights import Pass, Passes
 
 __all__ = ["Columns", "PairGeometry", "SignSource", "constant_of", "pack_weights", "passes_of_signs"]
@@ -80,11 +80,11 @@ class Columns:
         return self.left + self.data + self.right
 
     @classmethod
-    def of(cls, geometry: Geometry, window: Window, block: int) -> "Columns":
+    def of(cls, geometry: Geometry, spatial: SpatialTile, block: int) -> "Columns":
         """Those that an input block has."""
         if isinstance(geometry, PairGeometry):
-            return geometry.part(window, block)
-        return cls(window.col, window.data_cols, window.pad_left, window.pad_right)
+            return geometry.part(spatial, block)
+        return cls(spatial.col, spatial.data_cols, spatial.pad_left, spatial.pad_right)
 
 
 @dataclass(frozen=True)
@@ -98,24 +98,24 @@ class PairGeometry(Geometry):
         own = {field.name: getattr(geometry, field.name) for field in fields(Geometry)}
         return cls(**{**own, "kernel": (geometry.kernel[0], 1)}, columns=geometry.kernel[1])
 
-    def part(self, window: Window, block: int) -> Columns:
+    def part(self, spatial: SpatialTile, block: int) -> Columns:
         """Columns of a tile's input that input block ``block`` has."""
         first, width = 2 * block, min(2, self.columns - 2 * block)
-        return self._columns(window.x, window.cols, first, width)
+        return self._columns(spatial.x, spatial.cols, first, width)
 
     def _columns(self, x: int, cols: int, first: int, width: int) -> Columns:
         """What ``width`` columns of the kernel from ``first`` on see."""
         start = x * self.stride[1] - self.pads[1] + first
         return Columns(*input_range(start, (cols - 1) * self.stride[1] + width, self.input_size[1]))
 
-    def window(self, y: int, rows: int, x: int, cols: int, config: NpuConfig) -> Window:
+    def spatial_tile(self, y: int, rows: int, x: int, cols: int, config: NpuConfig) -> SpatialTile:
         seen = self._columns(x, cols, 0, self.columns)
-        return replace(super().window(y, rows, x, cols, config), col=seen.col, data_cols=seen.data,
+        return replace(super().spatial_tile(y, rows, x, cols, config), col=seen.col, data_cols=seen.data,
                        pad_left=seen.left, pad_right=seen.right)
 
-    def loads(self, window: Window) -> bool:
+    def loads(self, spatial: SpatialTile) -> bool:
         # A load has a column of data at least.
-        return super().loads(window) and all(self.part(window, block).data for block in range(-(-self.columns // 2)))
+        return super().loads(spatial) and all(self.part(spatial, block).data for block in range(-(-self.columns // 2)))
 
 
 def constant_of(layer: Conv, source: SignSource, config: NpuConfig) -> int:

@@ -9,7 +9,7 @@ from gen.ir.graph import Conv
 from gen.mapping.base import LayerContext
 from gen.mapping.plain import ConvCost, ConvMapping, plan_conv
 from gen.mapping.rows import pack_rows, row_passes
-from gen.tiling.geometry import Geometry, Window
+from gen.tiling.geometry import Geometry, SpatialTile
 from gen.tiling.schedule import step_pace
 from gen.tiling.weights import PackedWeights, Pass
 
@@ -23,8 +23,8 @@ class _Cost(ConvCost):
     #: Cycles of a word.
     stays: int
 
-    def _compute(self, window: Window) -> float:
-        cycles = self.stays * self.geometry.step_cycles(window, self.config, narrow=False)
+    def _compute(self, spatial: SpatialTile) -> float:
+        cycles = self.stays * self.geometry.step_cycles(spatial, self.config, narrow=False)
         return sum(steps * step_pace(cycles, beats, self.config) for steps, beats, _ in self.steps)
 
 

@@ -21,7 +21,7 @@ from gen.lowering.tiles import Tiles
 from gen.mapping.base import LayerContext
 from gen.mapping.pack import pack_lanes, weight_parts
 from gen.mapping.plain import ConvMapping
-from gen.tiling.geometry import MAX_KERNEL, Geometry, Window, split
+from gen.tiling.geometry import MAX_KERNEL, Geometry, SpatialTile, split
 from gen.tiling.schedule import (
     CHUNK_CYCLES,
     LATENCY,
@@ -95,28 +95,28 @@ class WindowGeometry(Geometry):
         columns = (cols - 1) * self.stride[1] + min(config.nnz_lanes, self.kernel[1])
         return max(-(-columns // config.banks), -(-cols // self.word_columns(config)))
 
-    def part_rows(self, window: Window, config: NpuConfig) -> int:
+    def part_rows(self, spatial: SpatialTile, config: NpuConfig) -> int:
         """Output rows of a tile that a part of it has at most."""
-        return max(1, self.part_words // -(-window.cols // self.word_columns(config))) * self.word_rows
+        return max(1, self.part_words // -(-spatial.cols // self.word_columns(config))) * self.word_rows
 
-    def parts(self, window: Window, config: NpuConfig) -> list[Window]:
+    def parts(self, spatial: SpatialTile, config: NpuConfig) -> list[SpatialTile]:
         """A tile's parts from top to bottom, each with the input rows that those before it do not bring."""
         parts = []
         loaded = 0
-        for start, rows in split(window.rows, -(-window.rows // self.part_rows(window, config)), self.word_rows):
+        for start, rows in split(spatial.rows, -(-spatial.rows // self.part_rows(spatial, config)), self.word_rows):
             end = (start + rows - 1) * self.stride[0] + self.kernel[0]
-            data = [min(max(row - window.pad_top, 0), window.data_rows) for row in (loaded, end)]
-            above = min(window.pad_top, end) - min(window.pad_top, loaded)
+            data = [min(max(row - spatial.pad_top, 0), spatial.data_rows) for row in (loaded, end)]
+            above = min(spatial.pad_top, end) - min(spatial.pad_top, loaded)
             data_rows = data[1] - data[0]
             parts.append(replace(
-                window, y=window.y + start, rows=rows, row=window.row + data[0], data_rows=data_rows, pad_top=above,
+                spatial, y=spatial.y + start, rows=rows, row=spatial.row + data[0], data_rows=data_rows, pad_top=above,
                 pad_bottom=end - loaded - above - data_rows, buffer_row=loaded))
             loaded = end
         return parts
 
-    def first_row(self, window: Window, part: Window) -> int:
+    def first_row(self, spatial: SpatialTile, part: SpatialTile) -> int:
         """Buffer row at which the reads of a part of a tile begin."""
-        return (part.y - window.y) * self.stride[0]
+        return (part.y - spatial.y) * self.stride[0]
 
     # -- what `Geometry` says of plain layers ----------------------------------------------------------------------
 
@@ -138,9 +138,9 @@ class WindowGeometry(Geometry):
     def steps(self, config: NpuConfig, rows: range | None = None) -> int:
         return (self.step_rows if rows is None else len(rows)) * self.tap_groups(config)
 
-    def step_cycles(self, window: Window, config: NpuConfig, *, narrow: bool = False) -> float:
-        rows = -(-window.rows // self.word_rows) + self.shift / self.step_rows
-        return rows * self.reads(window.cols, config)
+    def step_cycles(self, spatial: SpatialTile, config: NpuConfig, *, narrow: bool = False) -> float:
+        rows = -(-spatial.rows // self.word_rows) + self.shift / self.step_rows
+        return rows * self.reads(spatial.cols, config)
 
     def _row_pitch(self, cols: int, config: NpuConfig) -> int:
         columns = (cols - 1) * self.stride[1] + self.kernel[1]
@@ -151,21 +151,21 @@ class WindowGeometry(Geometry):
         # The upper half of the last pair is computed even where the output does not have it.
         return super()._rows_read(-(-rows // self.word_rows) * self.word_rows)
 
-    def buffer_row_step(self, window: Window) -> int:
-        return self.word_rows * self.stride[0] * window.row_pitch
+    def buffer_row_step(self, spatial: SpatialTile) -> int:
+        return self.word_rows * self.stride[0] * spatial.row_pitch
 
-    def compute_fields(self, window: Window, config: NpuConfig, *, narrow: bool = False,
+    def compute_fields(self, spatial: SpatialTile, config: NpuConfig, *, narrow: bool = False,
                        rows: range | None = None) -> Mapping[str, int]:
         rows = range(self.step_rows) if rows is None else rows
         return {
             "kernel_h": len(rows), "kernel_w": self.tap_groups(config), "stride": 1,
-            "rows": -(-window.rows // self.word_rows), "cols": window.cols, "buf_row_pitch": window.row_pitch,
-            "buf_row_step": self.buffer_row_step(window), "buf_block_pitch": window.entries,
+            "rows": -(-spatial.rows // self.word_rows), "cols": spatial.cols, "buf_row_pitch": spatial.row_pitch,
+            "buf_row_step": self.buffer_row_step(spatial), "buf_block_pitch": spatial.entries,
             "words": self.words_form, "shift": int(self.shift and rows.start == 0),
-            "reads": self.reads(window.cols, config),
+            "reads": self.reads(spatial.cols, config),
         }
 
-    def store_fields(self, window: Window, config: NpuConfig, *, narrow: bool = False) -> Mapping[str, int]:
+    def store_fields(self, spatial: SpatialTile, config: NpuConfig, *, narrow: bool = False) -> Mapping[str, int]:
         return {"words": self.words_form}
 
 
@@ -221,10 +221,10 @@ class WindowMapping(ConvMapping):
         return "window"
 
     @property
-    def windows(self) -> Sequence[Window]:
+    def spatial_tiles(self) -> Sequence[SpatialTile]:
         geometry = self.plan.geometry
         assert isinstance(geometry, WindowGeometry)
-        return [part for window in self.plan.windows for part in geometry.parts(window, self.config)]
+        return [part for spatial in self.plan.spatial_tiles for part in geometry.parts(spatial, self.config)]
 
     @classmethod
     def propose(cls, context: LayerContext[Conv]) -> "WindowMapping | None":
@@ -250,16 +250,16 @@ class WindowMapping(ConvMapping):
         """Emit the layer's output tiles, one each time."""
         geometry = self.plan.geometry
         assert isinstance(geometry, WindowGeometry)
-        for window in self.plan.windows:
-            parts = geometry.parts(window, tiles.config)
+        for spatial in self.plan.spatial_tiles:
+            parts = geometry.parts(spatial, tiles.config)
             for blocks in self.output_blocks(self.plan.chunk):
-                room = tiles.chunks.ring.take(window.entries * len(blocks))
+                room = tiles.chunks.ring.take(spatial.entries * len(blocks))
                 for rows in parts:
                     chunk = tiles.chunks.load(placed, geometry, rows, blocks, self.tiles[blocks.start], room)
                     for block in blocks:
                         tile = tiles.begin(placed, geometry, rows, range(block, block + 1))
                         for part in self.tiles[block]:
-                            tile.compute(part, chunk, row=geometry.first_row(window, rows))
+                            tile.compute(part, chunk, row=geometry.first_row(spatial, rows))
                         # The last of them remains.
                         chunk.place.last_reader = tiles.last_compute
                         tile.end()
@@ -269,21 +269,21 @@ class WindowMapping(ConvMapping):
 # -- cost ------------------------------------------------------------------------------------------------------------
 
 
-def _estimate(layer: Conv, geometry: WindowGeometry, weights: WindowWeights, windows: Sequence[tuple[Window, int]],
-              config: NpuConfig) -> Estimate:
+def _estimate(layer: Conv, geometry: WindowGeometry, weights: WindowWeights,
+              spatial_tiles: Sequence[tuple[SpatialTile, int]], config: NpuConfig) -> Estimate:
     """Of a depthwise layer's tiling in windows."""
     blocks, passes, depth = len(weights.tiles), sum(map(len, weights.tiles)), config.input_depth
     steps = sum(geometry.steps(config, part.rows) for tile in weights.tiles for part in tile)
     others = len(layer.others)
-    largest = max((window for window, _ in windows), key=lambda window: window.entries)
+    largest = max((spatial for spatial, _ in spatial_tiles), key=lambda spatial: spatial.entries)
     # Instructions of the next chunk should be in their queues in time.
     chunk = min(blocks, max(1, config.queue_depth // 4), max(1, depth // 3 // largest.entries),
                 -(-CHUNK_CYCLES // largest.load_beats))
     # Of all tiles, as each engine would take if it never waited.
     loads = computes = stores = beats = 0.0
-    for window, count in windows:
-        load, compute, written = 0.0, 0.0, geometry.store_beats(window)
-        parts = geometry.parts(window, config)
+    for spatial, count in spatial_tiles:
+        load, compute, written = 0.0, 0.0, geometry.store_beats(spatial)
+        parts = geometry.parts(spatial, config)
         for part in parts:
             step = step_pace(geometry.step_cycles(part, config), config.weight_beats, config)
             compute += steps * step + passes * WINDOW_OVERHEAD
@@ -295,7 +295,7 @@ def _estimate(layer: Conv, geometry: WindowGeometry, weights: WindowWeights, win
             load += compute / blocks * -(-blocks // chunk) / len(parts)
         loads, computes = loads + count * load, computes + count * compute
         stores += count * blocks * (written * store_cycles(layer) + len(parts) * PARAMETER_BEATS)
-    first, last = geometry.parts(windows[0][0], config)[0], geometry.parts(windows[-1][0], config)[-1]
+    first, last = geometry.parts(spatial_tiles[0][0], config)[0], geometry.parts(spatial_tiles[-1][0], config)[-1]
     fill, drain = chunk * first.load_beats, geometry.store_beats(last) * store_cycles(layer)
     between = steps / blocks * geometry.step_cycles(last, config)
     cycles = max(loads + between + drain, fill + computes + drain, fill + between + stores)
@@ -306,10 +306,10 @@ def _plan(layer: Conv, geometry: WindowGeometry, weights: WindowWeights, config:
     """Choose the tiling. Raises LayerError if none fits the configuration."""
     # Small parts are stored sooner, but each takes the weights anew.
     divided = [replace(geometry, part_words=config.acc_depth // parts) for parts in (1, 2, 4)]
-    found = [(_estimate(layer, form, weights, tiling.windows, config), tiling)
+    found = [(_estimate(layer, form, weights, tiling.spatial_tiles, config), tiling)
              for form in divided for tiling in candidates(form, config)]
     if not found:
-        raise LayerError(layer.name, f"no window of it fits input_depth={config.input_depth} and "
+        raise LayerError(layer.name, f"no tile of it fits input_depth={config.input_depth} and "
                                      f"acc_depth={config.acc_depth}; build with deeper memories", code="no-tile")
     estimate, tiling = min(found, key=lambda item: (
         cost_of(item[0]) + _START_WEIGHT * item[0][0] / (len(item[1].rows) * len(item[1].cols))))

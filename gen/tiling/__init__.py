@@ -1,1 +1,1 @@
-"""How a layer is cut into tiles: windows of the output, the search, what a tiling costs."""
+"""How a layer is cut into tiles: spatial tiles, the search, what a tiling costs."""

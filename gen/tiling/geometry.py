@@ -1,4 +1,4 @@
-"""Where a layer's tiles lie: output windows, the input they need, and its place in the input buffer."""
+"""Where a layer's tiles lie: spatial tiles, the input they need, and its place in the input buffer."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -12,8 +12,8 @@ from gen.ir.graph import Layer
 from gen.ir.tensor import Tensor
 
 __all__ = [
-    "Geometry", "MAX_BEATS", "MAX_BLOCKS", "MAX_COPIES", "MAX_KERNEL", "MAX_PAD_ROWS", "MAX_STRIDE", "Split", "Window",
-    "input_range", "part_counts", "split", "tilings",
+    "Geometry", "MAX_BEATS", "MAX_BLOCKS", "MAX_COPIES", "MAX_KERNEL", "MAX_PAD_ROWS", "MAX_STRIDE", "SpatialTile",
+    "Split", "input_range", "part_counts", "split", "tilings",
 ]
 
 # Limits that layers and tilings run into.
@@ -37,8 +37,8 @@ Split = list[tuple[int, int]]
 
 
 @dataclass(frozen=True)
-class Window:
-    """One spatial tile: output rows ``y`` and columns ``x`` and following, and the input they need.
+class SpatialTile:
+    """Output rows ``y`` and columns ``x`` and following, and the input they need.
 
     ``row`` and ``col`` are the first input row and column that hold data. ``row_pitch`` and ``entries`` (of a channel
     block) count entries of an input-buffer bank. A block takes ``buffer_rows`` there; those from ``buffer_row`` on are
@@ -131,7 +131,7 @@ class Geometry:
         return cls((rows, cols), stride, pads, (height, width), (out_height, out_width), row_skip, column_step,
                    layer.repeats)
 
-    def window(self, y: int, rows: int, x: int, cols: int, config: NpuConfig) -> Window:
+    def spatial_tile(self, y: int, rows: int, x: int, cols: int, config: NpuConfig) -> SpatialTile:
         """The tile of output rows ``y..y+rows`` and columns ``x..x+cols``."""
         if self.row_skip > 1:
             row, data_rows, pad_top, pad_bottom = y * self.row_skip, rows, 0, 0
@@ -140,7 +140,7 @@ class Geometry:
                 y * self.stride[0] - self.pads[0], (rows - 1) * self.stride[0] + self.kernel[0], self.input_size[0])
         col, data_cols, pad_left, pad_right = input_range(
             x * self.stride[1] - self.pads[1], (cols - 1) * self.stride[1] + self.kernel[1], self.input_size[1])
-        return Window(y, rows, x, cols, row, data_rows, col, data_cols, pad_top, pad_bottom, pad_left, pad_right,
+        return SpatialTile(y, rows, x, cols, row, data_rows, col, data_cols, pad_top, pad_bottom, pad_left, pad_right,
                       self._row_pitch(cols, config), self._rows_read(rows))
 
     def piece(self, y: int, x: int, rows: tuple[int, int], cols: tuple[int, int]) -> "Geometry":
@@ -160,9 +160,9 @@ class Geometry:
         """Input rows that the machine reads for ``rows`` output rows."""
         return rows if self.row_skip > 1 else (rows - 1) * self.stride[0] + self.kernel[0]
 
-    def buffer_row_step(self, window: Window) -> int:
+    def buffer_row_step(self, spatial: SpatialTile) -> int:
         """Entries between the first input rows of neighbouring output rows."""
-        return (1 if self.row_skip > 1 else self.stride[0]) * window.row_pitch
+        return (1 if self.row_skip > 1 else self.stride[0]) * spatial.row_pitch
 
     @property
     def load_stride(self) -> int:
@@ -170,16 +170,16 @@ class Geometry:
         return self.stride[1]
 
     def steps(self, config: NpuConfig, rows: range | None = None) -> int:
-        """Steps of a block of one group. ``rows``: of windows, the rows of steps that count."""
+        """Steps of a block of one group. ``rows``: of a window mapping, the rows of steps that count."""
         return self.kernel[0] * self.kernel[1]
 
     def word_columns(self, config: NpuConfig, *, narrow: bool = False) -> int:
         """Output columns of an accumulator word."""
         return config.word_columns(spread=narrow)
 
-    def store_beats(self, window: Window) -> int:
+    def store_beats(self, spatial: SpatialTile) -> int:
         """Beats of a block of a tile's output."""
-        return window.rows * window.cols * prod(self.repeats)
+        return spatial.rows * spatial.cols * prod(self.repeats)
 
     @property
     def word_rows(self) -> int:
@@ -190,42 +190,42 @@ class Geometry:
         """Channel blocks of a tile's input in the buffer."""
         return -(-channels // config.ic_lanes)
 
-    def load_cycles(self, window: Window, blocks: int, config: NpuConfig) -> float:
+    def load_cycles(self, spatial: SpatialTile, blocks: int, config: NpuConfig) -> float:
         """Cycles to bring in ``blocks`` input blocks of a tile."""
-        return blocks * window.load_beats
+        return blocks * spatial.load_beats
 
-    def words(self, window: Window, config: NpuConfig, *, narrow: bool = False) -> int:
+    def words(self, spatial: SpatialTile, config: NpuConfig, *, narrow: bool = False) -> int:
         """Accumulator words of a tile; with ``narrow`` in COMPUTEs with ``spread``."""
-        return -(-window.rows // self.word_rows) * -(-window.cols // self.word_columns(config, narrow=narrow))
+        return -(-spatial.rows // self.word_rows) * -(-spatial.cols // self.word_columns(config, narrow=narrow))
 
-    def step_cycles(self, window: Window, config: NpuConfig, *, narrow: bool = False) -> float:
+    def step_cycles(self, spatial: SpatialTile, config: NpuConfig, *, narrow: bool = False) -> float:
         """Cycles that a step of a tile takes on average."""
-        return self.words(window, config, narrow=narrow)
+        return self.words(spatial, config, narrow=narrow)
 
-    def compute_fields(self, window: Window, config: NpuConfig, *, narrow: bool = False,
+    def compute_fields(self, spatial: SpatialTile, config: NpuConfig, *, narrow: bool = False,
                        rows: range | None = None) -> Mapping[str, int]:
-        """Fields of COMPUTE_SET. ``rows``: of windows, the rows of steps that run."""
+        """Fields of COMPUTE_SET. ``rows``: of a window mapping, the rows of steps that run."""
         return {
-            "kernel_h": self.kernel[0], "kernel_w": self.kernel[1], "stride": self.stride[1], "rows": window.rows,
-            "cols": window.cols, "buf_row_pitch": window.row_pitch, "buf_row_step": self.buffer_row_step(window),
-            "buf_block_pitch": window.entries, "words": _form(narrow),
+            "kernel_h": self.kernel[0], "kernel_w": self.kernel[1], "stride": self.stride[1], "rows": spatial.rows,
+            "cols": spatial.cols, "buf_row_pitch": spatial.row_pitch, "buf_row_step": self.buffer_row_step(spatial),
+            "buf_block_pitch": spatial.entries, "words": _form(narrow),
         }
 
-    def store_fields(self, window: Window, config: NpuConfig, *, narrow: bool = False) -> Mapping[str, int]:
+    def store_fields(self, spatial: SpatialTile, config: NpuConfig, *, narrow: bool = False) -> Mapping[str, int]:
         """What STORE_SET says of the words."""
         return {"words": _form(narrow)}
 
-    def loads(self, window: Window) -> bool:
-        """Whether instructions can express what is loaded for a window."""
-        return (1 <= window.data_cols <= _MAX_COLS and window.data_rows <= _MAX_ROWS and window.rows <= _MAX_ROWS
-                and max(window.pad_left, window.pad_right) <= _MAX_PAD_SIDE
-                and max(window.pad_top, window.pad_bottom) <= MAX_PAD_ROWS)
+    def loads(self, spatial: SpatialTile) -> bool:
+        """Whether instructions can express what is loaded for a spatial tile."""
+        return (1 <= spatial.data_cols <= _MAX_COLS and spatial.data_rows <= _MAX_ROWS and spatial.rows <= _MAX_ROWS
+                and max(spatial.pad_left, spatial.pad_right) <= _MAX_PAD_SIDE
+                and max(spatial.pad_top, spatial.pad_bottom) <= MAX_PAD_ROWS)
 
-    def fits(self, window: Window, config: NpuConfig) -> bool:
-        """Whether instructions can express a window and the input buffer hold a block of it."""
-        return (self.loads(window) and window.row_pitch <= _MAX_ROW_PITCH
-                and self.buffer_row_step(window) <= _MAX_BLOCK_PITCH
-                and window.entries <= min(config.input_depth, _MAX_BLOCK_PITCH))
+    def fits(self, spatial: SpatialTile, config: NpuConfig) -> bool:
+        """Whether instructions can express a spatial tile and the input buffer hold a block of it."""
+        return (self.loads(spatial) and spatial.row_pitch <= _MAX_ROW_PITCH
+                and self.buffer_row_step(spatial) <= _MAX_BLOCK_PITCH
+                and spatial.entries <= min(config.input_depth, _MAX_BLOCK_PITCH))
 
 
 def _form(narrow: bool) -> WordForm:

@@ -2,8 +2,8 @@
 
 A layer is cut into spatial tiles; each makes its output channels one output tile (``tm`` channels) after the other. The
 tile's input is loaded in chunks of channel blocks, each computed on as soon as it is there. Where all of it fits the
-input buffer it is *held* across the output tiles, otherwise every output tile loads it again. Of a depthwise layer in
-windows every channel block is an output tile, and a chunk may serve several of them.
+input buffer it is *held* across the output tiles, otherwise every output tile loads it again. Of a depthwise layer on
+the window mapping every channel block is an output tile, and a chunk may serve several of them.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from cores.config import NpuConfig
 from cores.timing.compute import ComputeEngineTiming
 from gen.ir.graph import Layer
-from gen.tiling.geometry import Geometry, Split, Window, tilings
+from gen.tiling.geometry import Geometry, SpatialTile, Split, tilings
 from sim.timing.latencies import MEMORY
 
 __all__ = [
@@ -52,7 +52,7 @@ class Plan:
     """The tiling of one layer. ``cycles`` and ``beats`` are the estimates it was chosen by."""
 
     geometry: Geometry
-    windows: tuple[Window, ...]
+    spatial_tiles: tuple[SpatialTile, ...]
     #: Channel blocks loaded (and computed on) at a time.
     chunk: int
     #: The tile's input stays in the buffer for all output tiles.
@@ -71,20 +71,20 @@ class Plan:
 
 @dataclass(frozen=True)
 class Tiling:
-    """A plan in the making: one of many, so its windows are counted, not listed.
+    """A plan in the making: one of many, so its spatial tiles are counted, not listed.
 
-    ``windows``: the different ones, and how often each occurs.
+    ``spatial_tiles``: the different ones, and how often each occurs.
     """
 
     geometry: Geometry
     rows: Split
     cols: Split
-    windows: Sequence[tuple[Window, int]]
+    spatial_tiles: Sequence[tuple[SpatialTile, int]]
 
     def finish(self, estimate: Estimate, config: NpuConfig, *, narrow: bool = False) -> Plan:
         cycles, beats, chunk, held = estimate
-        windows = tuple(self.geometry.window(*row, *col, config) for row in self.rows for col in self.cols)
-        return Plan(self.geometry, windows, chunk, held, narrow, cycles, beats)
+        spatial_tiles = tuple(self.geometry.spatial_tile(*row, *col, config) for row in self.rows for col in self.cols)
+        return Plan(self.geometry, spatial_tiles, chunk, held, narrow, cycles, beats)
 
 
 def samples(parts: Split) -> list[tuple[tuple[int, int], int]]:
@@ -95,16 +95,17 @@ def samples(parts: Split) -> list[tuple[tuple[int, int], int]]:
 
 
 def candidates(geometry: Geometry, config: NpuConfig, *, narrow: bool = False,
-               words: Callable[[Window], int] = lambda window: 0) -> Iterator[Tiling]:
+               words: Callable[[SpatialTile], int] = lambda spatial: 0) -> Iterator[Tiling]:
     """Tilings that fit, narrow ones only if there are no others; ``words``: a tile's in an accumulator bank."""
     found = False
     for rows, cols in tilings(geometry, config, narrow=narrow):
         if found and len(cols) > 1 and cols[0][1] < _MIN_COLS:
             return
-        windows = [(geometry.window(*row, *col, config), m * n) for row, m in samples(rows) for col, n in samples(cols)]
-        if all(geometry.fits(window, config) and words(window) <= config.acc_depth for window, _ in windows):
+        spatial_tiles = [(geometry.spatial_tile(*row, *col, config), m * n)
+                         for row, m in samples(rows) for col, n in samples(cols)]
+        if all(geometry.fits(spatial, config) and words(spatial) <= config.acc_depth for spatial, _ in spatial_tiles):
             found = True
-            yield Tiling(geometry, rows, cols, windows)
+            yield Tiling(geometry, rows, cols, spatial_tiles)
 
 
 def cost_of(estimate: Estimate) -> float:

@@ -113,6 +113,6 @@ def test_a_column_without_data() -> None:
     assert isinstance(conv, Conv)
     config = CONFIGS["16"]
     geometry = PairGeometry.of_pairs(Geometry.of(conv, graph.tensors[conv.input], graph.tensors[conv.output]))
-    whole, last = (geometry.window(0, 4, x, cols, config) for x, cols in ((0, 5), (4, 1)))
+    whole, last = (geometry.spatial_tile(0, 4, x, cols, config) for x, cols in ((0, 5), (4, 1)))
     assert geometry.loads(whole) and not geometry.loads(last)
     assert geometry.part(whole, 0) == Columns(0, 5, 1, 0) and geometry.part(whole, 1) == Columns(1, 4, 0, 1)

@@ -79,28 +79,28 @@ def test_all_reads_lie_inside_the_block(config, rng):
                                   part_words=int(rng.integers(10, 60)))
         y, x = (int(rng.integers(0, extent)) for extent in out)
         rows, cols = int(rng.integers(1, out[0] - y + 1)), int(rng.integers(1, out[1] - x + 1))
-        window = geometry.window(y, rows, x, cols, config)
-        fields = geometry.compute_fields(window, config)
+        spatial = geometry.spatial_tile(y, rows, x, cols, config)
+        fields = geometry.compute_fields(spatial, config)
         alternating += fields["words"] == WordForm.ALTERNATE
         banks, lanes = config.banks, config.nnz_lanes
         last = 0
         for ky in range(fields["kernel_h"]):
             for t in range(fields["kernel_w"]):
                 lines = fields["rows"] + (fields["shift"] and ky == 0)
-                last = max(last, ky * window.row_pitch + t * lanes // banks + (lines - 1) * fields["buf_row_step"]
+                last = max(last, ky * spatial.row_pitch + t * lanes // banks + (lines - 1) * fields["buf_row_step"]
                            + fields["reads"] - 1)
-        assert last < window.entries
+        assert last < spatial.entries
         # Taps of the last column: the reads of their group reach them, and they are loaded.
         for kx in range(kernel[1]):
             group, lane = divmod(kx, lanes)
             column = (cols - 1) * stride + lane
             assert column // banks < fields["reads"]
-            loaded = window.pad_left + window.data_cols + window.pad_right
+            loaded = spatial.pad_left + spatial.data_cols + spatial.pad_right
             assert group * lanes + column < loaded
         assert fields["reads"] >= -(-cols // (config.pixel_lanes if geometry.alternate else banks))
         # The last output row's last input row.
-        assert (rows - 1) * stride + kernel[0] == window.input_rows
-        assert (-(-loaded // banks)) <= window.row_pitch
+        assert (rows - 1) * stride + kernel[0] == spatial.input_rows
+        assert (-(-loaded // banks)) <= spatial.row_pitch
     assert alternating or config.oc_groups == 1
 
 

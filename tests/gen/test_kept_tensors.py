@@ -47,18 +47,18 @@ def chain(rng: Rng, *channels: int, size: tuple[int, int] = (6, 7), pooled: int 
 
 
 def keeping(graph: Graph, config: NpuConfig, *names: str, parts: int = 1) -> MappedGraph:
-    """The mapped graph, each layer in ``parts`` windows, with these tensors in the input buffer: a strip for each."""
+    """The mapped graph, each layer in ``parts`` spatial tiles, these tensors in the input buffer: a strip for each."""
     mapped = map_graph(graph, config, CompileOptions())
     steps = []
     for (layer,) in (step.layers for step in mapped.steps):
         channels, height, width = layer.target.shape
         cut = split(height * width, parts, config.banks)
-        windows = tuple(layer.plan.geometry.window(0, 1, *part, config) for part in cut)
+        spatial_tiles = tuple(layer.plan.geometry.spatial_tile(0, 1, *part, config) for part in cut)
         strips = Strips(-(-channels // config.ic_lanes), tuple(start for start, _ in cut), height * width, len(cut),
                         config.banks)
         assert isinstance(layer, Mapping)
         if layer.plan.geometry.kernel == (1, 1):
-            layer = replace(layer, plan=replace(layer.plan, windows=windows))
+            layer = replace(layer, plan=replace(layer.plan, spatial_tiles=spatial_tiles))
         steps.append(Single(layer, strips if layer.layer.output in names else None))
     return replace(mapped, steps=steps)
 
@@ -186,7 +186,7 @@ def test_rules_of_mapped_graphs(broken: Callable[[MappedGraph], MappedGraph], me
 
 
 def test_windows_must_be_strips(rng):
-    """What reads a tensor with a kernel, or in other windows, needs it in memory."""
+    """What reads a tensor with a kernel, or in other spatial tiles, needs it in memory."""
     graph = chain(rng, 20, 30, 24)
     wide = conv_graph(rng.integers(-60, 61, (24, 30, 3, 3)), (6, 7), pad=1).layers[0]
     graph = replace(graph, layers=(graph.layers[0], replace(wide, name="t2", input="t1", output="t2")))

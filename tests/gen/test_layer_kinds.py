@@ -180,7 +180,7 @@ def test_operands_are_in_memory_until_they_are_read() -> None:
     for layer in made.layers:
         source, target = made.tensors[layer.input], made.tensors[layer.output]
         geometry = Geometry.of(layer, source, target)
-        plan = Plan(geometry, (geometry.window(0, 1, 0, 24, config),), 1, True, False, 0, 0)
+        plan = Plan(geometry, (geometry.spatial_tile(0, 1, 0, 24, config),), 1, True, False, 0, 0)
         steps.append(Alone((Computed(layer=layer, source=source, target=target, config=config,
                                      requantize=layer.requantize, plan=plan),)))
     mapped = MappedGraph(made, config, steps)

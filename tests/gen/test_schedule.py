@@ -1,4 +1,4 @@
-"""Tilings: what windows read, what instructions can hold, and how busy the array is kept."""
+"""Tilings: what spatial tiles read, what instructions can hold, and how busy the array is kept."""
 
 from dataclasses import replace
 
@@ -40,25 +40,25 @@ def test_windows_hold_what_is_read(options, rng):
         rows, cols = rng.integers(1, [out[0] - y + 1, out[1] - x + 1])
         skip = int(stride[0]) if kernel[0] == 1 and not pads[[0, 2]].any() else 1
         geometry = Geometry(tuple(kernel), tuple(stride), tuple(pads), tuple(size), tuple(out), skip)
-        window = geometry.window(y, rows, x, cols, config)
+        spatial = geometry.spatial_tile(y, rows, x, cols, config)
         # The input's own coordinates.
         if skip == 1:
-            assert window.row - window.pad_top == y * stride[0] - pads[0] or not window.data_rows
-            assert window.input_rows == (rows - 1) * stride[0] + kernel[0]
-            assert window.row + window.data_rows <= size[0]
+            assert spatial.row - spatial.pad_top == y * stride[0] - pads[0] or not spatial.data_rows
+            assert spatial.input_rows == (rows - 1) * stride[0] + kernel[0]
+            assert spatial.row + spatial.data_rows <= size[0]
         else:
-            assert (window.row, window.data_rows) == (y * skip, rows)
-        if window.data_cols:
-            assert window.col - window.pad_left == x * stride[1] - pads[1]
-        assert window.pad_left + window.data_cols + window.pad_right == (cols - 1) * stride[1] + kernel[1]
+            assert (spatial.row, spatial.data_rows) == (y * skip, rows)
+        if spatial.data_cols:
+            assert spatial.col - spatial.pad_left == x * stride[1] - pads[1]
+        assert spatial.pad_left + spatial.data_cols + spatial.pad_right == (cols - 1) * stride[1] + kernel[1]
         # The buffer's.
         columns = -(-cols // banks) * banks
         read = {int(c * stride[1] + kx) for c in range(columns) for kx in range(kernel[1])}
-        written = range(window.pad_left + window.data_cols + window.pad_right)
+        written = range(spatial.pad_left + spatial.data_cols + spatial.pad_right)
         last = max(place(column, int(stride[1]), banks) for column in read.union(written))
-        assert last < window.row_pitch <= last + stride[1]
-        lowest_row = (rows - 1) * geometry.buffer_row_step(window) + (kernel[0] - 1) * window.row_pitch
-        assert lowest_row + last < window.entries
+        assert last < spatial.row_pitch <= last + stride[1]
+        lowest_row = (rows - 1) * geometry.buffer_row_step(spatial) + (kernel[0] - 1) * spatial.row_pitch
+        assert lowest_row + last < spatial.entries
 
 
 def test_tilings_cover_the_output_once(rng):
@@ -86,7 +86,7 @@ def test_a_kernel_of_one_row_skips_rows():
     graph = conv_graph(np.ones((16, 16, 1, 1)), (14, 14), stride=2)
     geometry = Geometry.of(graph.layers[0], graph.tensors["x"], graph.tensors["y"])
     assert geometry.row_skip == 2
-    assert geometry.window(0, 7, 0, 7, NpuConfig.preset(256)).input_rows == 7
+    assert geometry.spatial_tile(0, 7, 0, 7, NpuConfig.preset(256)).input_rows == 7
 
 
 def test_small_memories_make_small_tiles():
@@ -94,10 +94,10 @@ def test_small_memories_make_small_tiles():
     for depth, acc in ((4096, 256), (256, 64)):
         config = NpuConfig.preset(256, input_depth=depth, acc_depth=acc)
         plan = choose(MappingContext(graph, config, CompileOptions()).context(graph.layers[0])).plan
-        assert all(w.rows * -(-w.cols // 2) <= acc and w.entries * plan.chunk <= depth for w in plan.windows)
+        assert all(w.rows * -(-w.cols // 2) <= acc and w.entries * plan.chunk <= depth for w in plan.spatial_tiles)
     pool = pool_graph(64, (50, 50), 3, True)
     plan = choose(MappingContext(pool, config, CompileOptions()).context(pool.layers[0])).plan
-    assert all(window.entries * plan.chunk <= 256 for window in plan.windows)
+    assert all(spatial.entries * plan.chunk <= 256 for spatial in plan.spatial_tiles)
 
 
 # -- time ------------------------------------------------------------------------------------------------------------

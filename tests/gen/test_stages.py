@@ -22,9 +22,9 @@ def mapped(rng: np.random.Generator) -> MappedGraph:
     return map_graph(chain(3, rng), CONFIG, CompileOptions())
 
 
-def with_plan(mapped: MappedGraph, windows: slice) -> MappedGraph:
+def with_plan(mapped: MappedGraph, spatial_tiles: slice) -> MappedGraph:
     layer = mapped.steps[0].layers[0]
-    plan = replace(layer.plan, windows=layer.plan.windows[windows])
+    plan = replace(layer.plan, spatial_tiles=layer.plan.spatial_tiles[spatial_tiles])
     return replace(mapped, steps=[Single(replace(layer, plan=plan)), *mapped.steps[1:]])
 
 
@@ -40,7 +40,7 @@ def with_plan(mapped: MappedGraph, windows: slice) -> MappedGraph:
 ])
 def test_mapped_graphs(mapped, broken, message):
     verify_mapped(mapped)
-    assert len(mapped.steps[0].layers[0].plan.windows) > 1
+    assert len(mapped.steps[0].layers[0].plan.spatial_tiles) > 1
     with pytest.raises(StageError, match=message):
         verify_mapped(broken(mapped))
 

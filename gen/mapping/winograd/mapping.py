@@ -25,7 +25,7 @@ from gen.mapping.overflow_check import fit_exact
 from gen.mapping.pack import pack, passes_of
 from gen.mapping.plain import ConvMapping
 from gen.mapping.winograd.narrow import has_tiles
-from gen.tiling.geometry import Geometry, Window, input_range
+from gen.tiling.geometry import Geometry, SpatialTile, input_range
 from gen.tiling.schedule import (
     COMPUTE_OVERHEAD,
     LATENCY,
@@ -48,7 +48,7 @@ _MAX_TILES = largest_field(Opcode.COMPUTE_SET, "cols")
 
 @dataclass(frozen=True)
 class WinogradGeometry(Geometry):
-    """A window's output in tiles of 2x2 pixels, numbered row by row without gaps, ``px`` to an accumulator word.
+    """A spatial tile in Winograd tiles of 2x2 pixels, numbered row by row without gaps, ``px`` to an accumulator word.
 
     Words come 16 times, once for each position; so do the entries of a block, of which a row is a position's.
     """
@@ -64,14 +64,14 @@ class WinogradGeometry(Geometry):
                    repeats=plain.repeats, shifts=layer.winograd.shifts if layer.winograd else ())
 
     @staticmethod
-    def tiles(window: Window) -> int:
-        return -(-window.rows // 2) * -(-window.cols // 2)
+    def tiles(spatial: SpatialTile) -> int:
+        return -(-spatial.rows // 2) * -(-spatial.cols // 2)
 
-    def window(self, y: int, rows: int, x: int, cols: int, config: NpuConfig) -> Window:
+    def spatial_tile(self, y: int, rows: int, x: int, cols: int, config: NpuConfig) -> SpatialTile:
         tile_rows, tile_cols = -(-rows // 2), -(-cols // 2)
         row, data_rows, pad_top, pad_bottom = input_range(y - self.pads[0], 2 * tile_rows + 2, self.input_size[0])
         col, data_cols, pad_left, pad_right = input_range(x - self.pads[1], 2 * tile_cols + 2, self.input_size[1])
-        return Window(y, rows, x, cols, row, data_rows, col, data_cols, pad_top, pad_bottom, pad_left, pad_right,
+        return SpatialTile(y, rows, x, cols, row, data_rows, col, data_cols, pad_top, pad_bottom, pad_left, pad_right,
                       -(-tile_rows * tile_cols // config.banks), POSITIONS)
 
     def steps(self, config: NpuConfig, rows: range | None = None) -> int:
@@ -84,33 +84,33 @@ class WinogradGeometry(Geometry):
     def word_rows(self) -> int:
         return 2
 
-    def words(self, window: Window, config: NpuConfig, *, narrow: bool = False) -> int:
+    def words(self, spatial: SpatialTile, config: NpuConfig, *, narrow: bool = False) -> int:
         """Accumulator words of a position."""
-        return -(-self.tiles(window) // config.pixel_lanes)
+        return -(-self.tiles(spatial) // config.pixel_lanes)
 
-    def compute_fields(self, window: Window, config: NpuConfig, *, narrow: bool = False,
+    def compute_fields(self, spatial: SpatialTile, config: NpuConfig, *, narrow: bool = False,
                        rows: range | None = None) -> Mapping[str, int]:
         """Fields of COMPUTE_SET: a position's tiles are a row of pixels."""
         return {
-            "kernel_h": 1, "kernel_w": 1, "stride": 1, "rows": 1, "cols": self.tiles(window),
-            "buf_row_pitch": 0, "buf_row_step": 0, "buf_block_pitch": window.entries,
+            "kernel_h": 1, "kernel_w": 1, "stride": 1, "rows": 1, "cols": self.tiles(spatial),
+            "buf_row_pitch": 0, "buf_row_step": 0, "buf_block_pitch": spatial.entries,
         }
 
-    def tile_fields(self, window: Window) -> dict[str, int]:
+    def tile_fields(self, spatial: SpatialTile) -> dict[str, int]:
         """Fields of LOAD_WINOGRAD."""
         return {
             "shifts": sum(shift << 2 * position for position, shift in enumerate(self.shifts)),
-            "tile_cols": -(-window.cols // 2), "position_pitch": window.row_pitch,
+            "tile_cols": -(-spatial.cols // 2), "position_pitch": spatial.row_pitch,
         }
 
-    def store_fields(self, window: Window, config: NpuConfig, *, narrow: bool = False) -> Mapping[str, int]:
-        return {"words": WordForm.TILES, "position_words": self.words(window, config)}
+    def store_fields(self, spatial: SpatialTile, config: NpuConfig, *, narrow: bool = False) -> Mapping[str, int]:
+        return {"words": WordForm.TILES, "position_words": self.words(spatial, config)}
 
-    def fits(self, window: Window, config: NpuConfig) -> bool:
-        tiles = self.tiles(window)
-        return (self.loads(window) and -(-window.cols // 2) <= MAX_TILE_COLS and tiles <= _MAX_TILES
-                and window.entries <= min(config.input_depth, largest_field(Opcode.LOAD_SET, "buf_block_pitch"))
-                and POSITIONS * self.words(window, config) <= config.acc_depth)
+    def fits(self, spatial: SpatialTile, config: NpuConfig) -> bool:
+        tiles = self.tiles(spatial)
+        return (self.loads(spatial) and -(-spatial.cols // 2) <= MAX_TILE_COLS and tiles <= _MAX_TILES
+                and spatial.entries <= min(config.input_depth, largest_field(Opcode.LOAD_SET, "buf_block_pitch"))
+                and POSITIONS * self.words(spatial, config) <= config.acc_depth)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -153,9 +153,9 @@ class WinogradMapping(ConvMapping):
         """Packed like those of a kernel of 16 taps: block, position, group."""
         return PackedWeights(pack(_transformed(self.layer), self.tiles, self.config), self.tiles)
 
-    def set_load(self, emitter: Emitter, geometry: Geometry, window: Window, fields: dict[str, int]) -> None:
+    def set_load(self, emitter: Emitter, geometry: Geometry, spatial: SpatialTile, fields: dict[str, int]) -> None:
         assert isinstance(geometry, WinogradGeometry)
-        emitter.set_load({**fields, "buf_row_pitch": 0}, Opcode.LOAD_WINOGRAD, geometry.tile_fields(window))
+        emitter.set_load({**fields, "buf_row_pitch": 0}, Opcode.LOAD_WINOGRAD, geometry.tile_fields(spatial))
 
     def beats_ahead(self, beats: int, part: Pass) -> int:
         return beats // part.blocks
@@ -167,14 +167,14 @@ class WinogradMapping(ConvMapping):
         A block's weights come before them: 16 COMPUTEs fill the queue, after which what the next block needs would
         wait too long. So would the STORE of the tile before, which therefore comes after the first block.
         """
-        words = self.plan.geometry.words(tile.window, self.config)
+        words = self.plan.geometry.words(tile.spatial, self.config)
         beats = POSITIONS * part.groups * part.step_beats(self.config)
         for number in range(part.blocks):
             block = replace(part, block=part.block + number, blocks=1, offset=part.offset + number * beats)
             tile.load_weights(block, ahead)
-            base = chunk.place.base + (block.block - chunk.blocks.start) * tile.window.entries
+            base = chunk.place.base + (block.block - chunk.blocks.start) * tile.spatial.entries
             for position in range(POSITIONS):
-                tile.emit(Opcode.COMPUTE, after, buf_base=base + position * tile.window.row_pitch, blocks=1,
+                tile.emit(Opcode.COMPUTE, after, buf_base=base + position * tile.spatial.row_pitch, blocks=1,
                           groups=part.groups, kind=part.kind, first=int(first), acc_base=position * words)
             if first:
                 tile.flush_stores()
@@ -197,31 +197,31 @@ def _plan(layer: Conv, geometry: WinogradGeometry, target: Tensor, tiles: Passes
     computes = POSITIONS * sum(part.blocks for part in passes)
     others, depth = len(layer.others), config.input_depth
 
-    def estimate(windows: Sequence[tuple[Window, int]], held: bool) -> Estimate:
+    def estimate(spatial_tiles: Sequence[tuple[SpatialTile, int]], held: bool) -> Estimate:
         rounds = 1 if held else len(tiles)
         cycles = beats_moved = 0.0
-        for window, count in windows:
-            words, written = geometry.words(window, config), geometry.store_beats(window)
+        for spatial, count in spatial_tiles:
+            words, written = geometry.words(spatial, config), geometry.store_beats(spatial)
             compute = computes * COMPUTE_OVERHEAD + sum(
                 number * step_pace(words, beats, config) for number, beats in steps)
             side = out_blocks * (PARAMETER_BEATS + others * written)
-            load = in_blocks * window.load_beats * rounds + weight_beats + side
-            transform = in_blocks * POSITIONS * geometry.tiles(window) * rounds
+            load = in_blocks * spatial.load_beats * rounds + weight_beats + side
+            transform = in_blocks * POSITIONS * geometry.tiles(spatial) * rounds
             store = out_blocks * (written * WinogradSumsTiming.WORDS + PARAMETER_BEATS)
             # Where only one block has room, its successor is loaded when it is done.
-            alone = not held and 2 * window.entries > depth
+            alone = not held and 2 * spatial.entries > depth
             cycles += count * (max(compute, load, transform, store) + alone * min(max(load, transform), compute))
             beats_moved += count * (load + out_blocks * written)
-        first, last = windows[0][0], windows[-1][0]
+        first, last = spatial_tiles[0][0], spatial_tiles[-1][0]
         fill = 2 * LATENCY + POSITIONS * geometry.tiles(first)
         drain = LATENCY + min(config.oc_groups, out_blocks) * geometry.store_beats(last) * WinogradSumsTiming.WORDS
         return cycles + fill + drain, beats_moved, 1, held
 
     found = []
     for tiling in candidates(geometry, config):
-        entries = max(window.entries for window, _ in tiling.windows)
+        entries = max(spatial.entries for spatial, _ in tiling.spatial_tiles)
         for held in [False, True][:1 + (len(tiles) > 1 and in_blocks * entries <= depth)]:
-            found.append((estimate(tiling.windows, held), tiling))
+            found.append((estimate(tiling.spatial_tiles, held), tiling))
     if not found:
         return None
     best, tiling = cheapest(found)
