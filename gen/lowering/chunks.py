@@ -11,7 +11,7 @@ from gen.lowering.stores import Stores
 from gen.lowering.weights import Weights
 from gen.memory.placement import BufferPlacement, Placement
 from gen.tiling.geometry import Geometry, SpatialTile
-from gen.tiling.weights import Pass
+from gen.tiling.weights import ReductionSlice
 
 __all__ = ["Chunks"]
 
@@ -26,8 +26,8 @@ class Chunks:
         self.ring = BufferRing(config.input_depth)
 
     def load(self, layer: PlacedLayer, geometry: Geometry, spatial: SpatialTile, blocks: range,
-             work: Sequence[Pass] = (), room: tuple[BufferAllocation, int] | None = None) -> Chunk:
-        """Load input blocks of a spatial tile for the passes ``work``.
+             work: Sequence[ReductionSlice] = (), room: tuple[BufferAllocation, int] | None = None) -> Chunk:
+        """Load input blocks of a spatial tile for the reduction slices ``work``.
 
         ``room``: the place and the COMPUTE after which it is free; without it the ring gives both. Where the load waits
         for a STORE, weights are fetched before it.
@@ -53,12 +53,12 @@ class Chunks:
         loaded = mapped.load(emitter, source, geometry, spatial, blocks, place.base, after)
         return Chunk(blocks, place, loaded, ahead)
 
-    def _load_ahead(self, layer: PlacedLayer, geometry: Geometry, part: Pass) -> int:
+    def _load_ahead(self, layer: PlacedLayer, geometry: Geometry, reduction: ReductionSlice) -> int:
         """Fetch the first of a COMPUTE's weights; returns how many beats.
 
         At most a quarter of the ring: with more the program could hang (`gen.lowering`).
         """
-        beats = layer.mapped.beats_ahead(self._weights.beats(geometry, part), part)
+        beats = layer.mapped.beats_ahead(self._weights.beats(geometry, reduction), reduction)
         ahead = min(beats, self._config.weight_depth // 4)
-        self._weights.load(layer, part.offset, ahead)
+        self._weights.load(layer, reduction.offset, ahead)
         return ahead

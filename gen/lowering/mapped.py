@@ -15,7 +15,7 @@ from gen.lowering.emitter import Emitter
 from gen.memory.placement import Placement
 from gen.tiling.geometry import Geometry, SpatialTile
 from gen.tiling.schedule import Plan
-from gen.tiling.weights import PackedWeights, Pass
+from gen.tiling.weights import PackedWeights, ReductionSlice
 
 __all__ = ["ComputedTile", "MappedLayer", "PlacedLayer", "Region", "data_of"]
 
@@ -37,7 +37,7 @@ class ComputedTile(Protocol):
     def emit(self, opcode: Opcode, after: dict[Queue, int], **fields: int) -> None:
         """A COMPUTE into the tile's bank."""
 
-    def load_weights(self, part: Pass, ahead: int) -> None:
+    def load_weights(self, reduction: ReductionSlice, ahead: int) -> None:
         """A COMPUTE's weights, but for the ``ahead`` beats that are on their way."""
 
     def flush_stores(self) -> None:
@@ -144,20 +144,20 @@ class MappedLayer(ABC):
     def set_load(self, emitter: Emitter, geometry: Geometry, spatial: SpatialTile, fields: dict[str, int]) -> None:
         emitter.set_load(fields)
 
-    def beats_ahead(self, beats: int, part: Pass) -> int:
+    def beats_ahead(self, beats: int, reduction: ReductionSlice) -> int:
         """Of the ``beats`` that a COMPUTE's weights take, those that can be fetched before its activations."""
         return beats
 
-    def compute(self, tile: ComputedTile, part: Pass, chunk: Chunk, after: dict[Queue, int], *, first: bool, ahead: int,
-                row: int) -> None:
+    def compute(self, tile: ComputedTile, reduction: ReductionSlice, chunk: Chunk, after: dict[Queue, int], *,
+                first: bool, ahead: int, row: int) -> None:
         """Emit a COMPUTE of input blocks in ``chunk`` with its weights, ``ahead`` beats of which are there."""
-        base = chunk.place.base + (part.block - chunk.blocks.start) * tile.spatial.entries
-        base += (row + (part.rows.start if part.rows else 0)) * tile.spatial.row_pitch
-        tile.emit(Opcode.COMPUTE, after, buf_base=base, blocks=part.blocks, groups=part.groups,
-                  kind=part.kind, first=int(first), **self.fields(part))
-        tile.load_weights(part, ahead)
+        base = chunk.place.base + (reduction.block - chunk.blocks.start) * tile.spatial.entries
+        base += (row + (reduction.rows.start if reduction.rows else 0)) * tile.spatial.row_pitch
+        tile.emit(Opcode.COMPUTE, after, buf_base=base, blocks=reduction.blocks, groups=reduction.groups,
+                  kind=reduction.kind, first=int(first), **self.fields(reduction))
+        tile.load_weights(reduction, ahead)
 
-    def fields(self, part: Pass) -> dict[str, int]:
+    def fields(self, reduction: ReductionSlice) -> dict[str, int]:
         """Further fields of a COMPUTE."""
         return {}
 

@@ -12,7 +12,7 @@ from gen.lowering.stores import OutputTile, Stores
 from gen.lowering.weights import Weights
 from gen.memory.placement import BufferPlacement, Placement
 from gen.tiling.geometry import Geometry, SpatialTile
-from gen.tiling.weights import Pass
+from gen.tiling.weights import ReductionSlice
 
 __all__ = ["Tile", "Tiles"]
 
@@ -82,7 +82,7 @@ class Tile:
     def begun(self) -> bool:
         return self._bank >= 0
 
-    def compute(self, part: Pass, chunk: Chunk, *, row: int = 0) -> None:
+    def compute(self, reduction: ReductionSlice, chunk: Chunk, *, row: int = 0) -> None:
         """A COMPUTE of input blocks in ``chunk``, and its weights.
 
         ``row``: of the input rows in the buffer, the first that it reads.
@@ -91,13 +91,13 @@ class Tile:
         if first:
             self._bank, self._before = tiles.take_bank()
         tiles.emitter.layer = self._layer.number
-        awaited = max(self._stored(range(part.block, part.block + part.blocks)), self._before)
+        awaited = max(self._stored(range(reduction.block, reduction.block + reduction.blocks)), self._before)
         tiles.stores.flush(awaited)
         after = {Queue.LOAD: chunk.loaded, Queue.STORE: tiles.stores.position(awaited) if awaited >= 0 else -1}
-        fields = self.geometry.compute_fields(self.spatial, tiles.config, narrow=self._narrow, rows=part.rows)
+        fields = self.geometry.compute_fields(self.spatial, tiles.config, narrow=self._narrow, rows=reduction.rows)
         tiles.emitter.set(Opcode.COMPUTE_SET, **fields)
         ahead, chunk.ahead = chunk.ahead, 0
-        self._layer.mapped.compute(self, part, chunk, after, first=first, ahead=ahead, row=row)
+        self._layer.mapped.compute(self, reduction, chunk, after, first=first, ahead=ahead, row=row)
 
     def _stored(self, blocks: range) -> int:
         """Of an input that stays in the input buffer, the output tile whose STORE brings the last of ``blocks`` there;
@@ -112,10 +112,10 @@ class Tile:
         """A COMPUTE into the tile's bank."""
         self._emit(opcode, after, bank=self._bank, **fields)
 
-    def load_weights(self, part: Pass, ahead: int) -> None:
+    def load_weights(self, reduction: ReductionSlice, ahead: int) -> None:
         """A COMPUTE's weights, but for the ``ahead`` beats that are on their way."""
         weights = self._tiles.weights
-        weights.load(self._layer, part.offset + ahead, weights.beats(self.geometry, part) - ahead)
+        weights.load(self._layer, reduction.offset + ahead, weights.beats(self.geometry, reduction) - ahead)
 
     def flush_stores(self) -> None:
         """The STOREs of all tiles before this one now."""

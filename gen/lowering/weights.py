@@ -8,7 +8,7 @@ from cores.config import NpuConfig
 from gen.lowering.emitter import Emitter
 from gen.lowering.mapped import PlacedLayer
 from gen.tiling.geometry import Geometry
-from gen.tiling.weights import Pass
+from gen.tiling.weights import ReductionSlice
 
 __all__ = ["Weights"]
 
@@ -21,18 +21,19 @@ class Weights:
     def __init__(self, config: NpuConfig, emitter: Emitter) -> None:
         self._config, self._emitter = config, emitter
 
-    def beats(self, geometry: Geometry, part: Pass) -> int:
+    def beats(self, geometry: Geometry, reduction: ReductionSlice) -> int:
         """Beats of the weights of a COMPUTE."""
-        return part.blocks * geometry.steps(self._config, part.rows) * part.groups * part.step_beats(self._config)
+        steps = reduction.blocks * geometry.steps(self._config, reduction.rows) * reduction.groups
+        return steps * reduction.step_beats(self._config)
 
-    def cut(self, geometry: Geometry, passes: Sequence[Pass], blocks: range) -> list[Pass]:
-        """The parts of passes within some input blocks."""
+    def cut(self, geometry: Geometry, slices: Sequence[ReductionSlice], blocks: range) -> list[ReductionSlice]:
+        """What the slices have within some input blocks."""
         parts = []
-        for item in passes:
-            start, end = max(item.block, blocks.start), min(item.block + item.blocks, blocks.stop)
+        for reduction in slices:
+            start, end = max(reduction.block, blocks.start), min(reduction.block + reduction.blocks, blocks.stop)
             if start < end:
-                skipped = self.beats(geometry, replace(item, blocks=start - item.block))
-                parts.append(replace(item, block=start, blocks=end - start, offset=item.offset + skipped))
+                skipped = self.beats(geometry, replace(reduction, blocks=start - reduction.block))
+                parts.append(replace(reduction, block=start, blocks=end - start, offset=reduction.offset + skipped))
         return parts
 
     def load(self, layer: PlacedLayer, offset: int, beats: int) -> None:

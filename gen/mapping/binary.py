@@ -24,7 +24,7 @@ from gen.lowering.emitter import Emitter
 from gen.lowering.mapped import Region, data_of
 from gen.mapping.base import LayerContext, MappingContext
 from gen.mapping.plain import ConvCost, ConvMapping, plan_conv
-from gen.mapping.signs import Columns, PairGeometry, SignSource, constant_of, pack_weights, passes_of_signs
+from gen.mapping.signs import Columns, PairGeometry, SignSource, constant_of, pack_weights, slices_of_signs
 from gen.memory.placement import Placement
 from gen.tiling.geometry import MAX_PAD_ROWS, Geometry, SpatialTile
 from gen.tiling.weights import PackedWeights
@@ -110,7 +110,7 @@ def _map(item: _OnUnit, whole: MappingContext, *, map_out: bool) -> "BinaryMappi
     geometry = Geometry.of(layer, source, target, map_in=item.signs.packed, map_out=map_out)
 
     def planned(unit: _OnUnit, geometry: Geometry) -> BinaryMapping:
-        tiles = passes_of_signs(layer, unit.signs, config)
+        tiles = slices_of_signs(layer, unit.signs, config)
         cost = _Cost(layer, tiles, geometry, config, input_blocks=unit.signs.blocks)
         cost.signs = unit.signs
         return BinaryMapping(layer=layer, source=source, target=target, config=config, requantize=unit.requantize,

@@ -128,7 +128,7 @@ class FusedPair(Step):
         coming, made = self.first.output_tiles(tiles, depthwise), 0
         for unit, spatial in enumerate(plan.spatial_tiles):
             chunk = tiles.chunks.load(pointwise, plan.geometry, spatial, blocks)
-            for number, passes in enumerate(second.tiles):
+            for number, slices in enumerate(second.tiles):
                 tile = tiles.begin(pointwise, plan.geometry, spatial, out_blocks[number],
                                    narrow=plan.narrow and number == len(second.tiles) - 1)
                 low = 0
@@ -137,8 +137,8 @@ class FusedPair(Step):
                     while made < count:
                         next(coming)
                         made += 1
-                    for part in tiles.weights.cut(plan.geometry, passes, range(low, high)):
-                        tile.compute(part, chunk)
+                    for reduction in tiles.weights.cut(plan.geometry, slices, range(low, high)):
+                        tile.compute(reduction, chunk)
                     low = high
                 tile.end()
             chunk.place.last_reader = tiles.last_compute
@@ -207,12 +207,12 @@ class _Costs:
         self.narrow = (is_narrow(second.layer, len(second.tiles) - 1, config)
                        and pointwise.output_size[1] > config.pixel_lanes)
         self.all_narrow = self.narrow and len(second.tiles) == 1
-        self._steps = sum(geometry.steps(config, part.rows) for tile in taps.tiles for part in tile)
-        self._passes = sum(map(len, taps.tiles))
+        self._steps = sum(geometry.steps(config, reduction.rows) for tile in taps.tiles for reduction in tile)
+        self._slices = sum(map(len, taps.tiles))
 
     def depthwise(self, part: SpatialTile) -> float:
         step = step_pace(self.geometry.step_cycles(part, self.config), self.config.weight_beats, self.config)
-        return self._steps * step + self._passes * 2 * WINDOW_OVERHEAD
+        return self._steps * step + self._slices * 2 * WINDOW_OVERHEAD
 
     def depthwise_store(self, part: SpatialTile, gap: int = _STORE_GAP) -> float:
         return self.blocks * (part.rows * part.cols + gap)
@@ -221,9 +221,9 @@ class _Costs:
         cycles, last = 0.0, len(self.second.tiles) - 1
         for number, tile in enumerate(self.second.tiles):
             words = self.pointwise.words(unit, self.config, narrow=self.narrow and number == last)
-            for part in tile:
-                steps = part.blocks * part.groups
-                cycles += steps * step_pace(words, part.step_beats(self.config), self.config)
+            for reduction in tile:
+                steps = reduction.blocks * reduction.groups
+                cycles += steps * step_pace(words, reduction.step_beats(self.config), self.config)
         return cycles + COMPUTE_OVERHEAD * (self.blocks + len(self.second.tiles))
 
     def pointwise_store(self, unit: SpatialTile) -> float:

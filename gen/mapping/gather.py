@@ -16,7 +16,7 @@ from gen.ir.queries import count_readers
 from gen.ir.tensor import Tensor
 from gen.lowering.emitter import Emitter
 from gen.mapping.base import LayerContext
-from gen.mapping.pack import pack, passes_of
+from gen.mapping.pack import pack, slices_of
 from gen.mapping.plain import ConvCost, ConvMapping, plan_conv
 from gen.memory.placement import Placement
 from gen.tiling.geometry import Geometry, SpatialTile
@@ -155,7 +155,7 @@ class GatherMapping(ConvMapping):
         if geometry is None:
             return None
         form = _gathered(context.fitted)
-        tiles = passes_of(form, config)
+        tiles = slices_of(form, config)
         blocks = geometry.input_blocks(context.source.shape[0], config)
         plan = plan_conv(layer.name, ConvCost(form, tiles, geometry, config, input_blocks=blocks))
         return cls.at(context, plan, tiles=tiles)

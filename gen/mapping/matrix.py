@@ -14,7 +14,7 @@ from gen.ir.graph import Conv
 from gen.ir.tensor import Tensor
 from gen.lowering.mapped import Region
 from gen.mapping.base import LayerContext
-from gen.mapping.pack import pack, passes_of
+from gen.mapping.pack import pack, slices_of
 from gen.mapping.plain import ConvCost, ConvMapping, plan_conv
 from gen.tiling.geometry import MAX_KERNEL, Geometry, SpatialTile
 from gen.tiling.weights import PackedWeights
@@ -63,7 +63,7 @@ class MatrixMapping(ConvMapping):
         if blocks * config.ic_lanes * len(layer.weights) > _MAX_WEIGHTS:
             return None
         form = _as_channels(context.fitted, config)
-        tiles = passes_of(form, config)
+        tiles = slices_of(form, config)
         geometry = Geometry((1, 1), (1, 1), (0, 0, 0, 0), (1, 1), (1, 1), repeats=layer.repeats)
         plan = plan_conv(layer.name, ConvCost(form, tiles, geometry, config, input_blocks=blocks))
         return cls.at(context, plan, tiles=tiles, packed=PackedWeights(pack(form, tiles, config), tiles))

@@ -12,9 +12,9 @@ import numpy as np
 from cores.arch.isa import StepKind
 from cores.config import NpuConfig
 from gen.ir.graph import Conv
-from gen.tiling.weights import Pass, Passes
+from gen.tiling.weights import ReductionSlice, TileSlices
 
-__all__ = ["is_narrow", "pack", "pack_lanes", "passes_of", "weight_parts"]
+__all__ = ["is_narrow", "pack", "pack_lanes", "slices_of", "weight_parts"]
 
 
 def is_narrow(layer: Conv, tile: int, config: NpuConfig) -> bool:
@@ -142,13 +142,13 @@ def _runs(keys: np.ndarray) -> Iterator[tuple[int, int]]:
         yield start, end - start
 
 
-def passes_of(layer: Conv, config: NpuConfig) -> Passes:
-    """The passes of a layer's output tiles, whose weights follow each other in that order.
+def slices_of(layer: Conv, config: NpuConfig) -> TileSlices:
+    """The reduction slices of a layer's output tiles, whose weights follow each other in that order.
 
     For each output tile and block the cheaper of two forms is taken: all channels without indices (and, where weights
-    exceed ``weight_bits``, an indexed pass with the excess), or only the non-zeros with indices.
+    exceed ``weight_bits``, an indexed slice with the excess), or only the non-zeros with indices.
     """
-    tiles: list[tuple[Pass, ...]] = []
+    tiles: list[tuple[ReductionSlice, ...]] = []
     taps = layer.weights[0, 0].size
     offset = 0
     for tile in range(-(-layer.weights.shape[0] // config.oc_lanes)):
@@ -159,7 +159,7 @@ def passes_of(layer: Conv, config: NpuConfig) -> Passes:
         if not needed.any():
             needed[0] = 1  # a tile of zeros still has to clear its accumulators
         dense = needed >= config.groups_dense + extra
-        passes: list[Pass] = []
+        slices: list[ReductionSlice] = []
         # -1 stands for a dense block, 0 for one without weights; after them comes what dense blocks leave over.
         for keys in (np.where(dense, -1, needed), np.where(dense, extra, 0)):
             for start, count in _runs(keys):
@@ -167,27 +167,27 @@ def passes_of(layer: Conv, config: NpuConfig) -> Passes:
                     indexed = bool(keys[start] > 0)
                     groups = int(keys[start]) if indexed else config.groups_dense
                     kind = StepKind.INDEXED if indexed else StepKind.DENSE
-                    passes.append(Pass(first + start, count, groups, kind, offset))
-                    offset += count * taps * groups * passes[-1].step_beats(config)
-        tiles.append(tuple(passes))
+                    slices.append(ReductionSlice(first + start, count, groups, kind, offset))
+                    offset += count * taps * groups * slices[-1].step_beats(config)
+        tiles.append(tuple(slices))
     return tuple(tiles)
 
 
-def pack(layer: Conv, tiles: Passes, config: NpuConfig) -> np.ndarray:
-    """A layer's weights as its passes (`passes_of`) take them: uint8 (beats, tn)."""
+def pack(layer: Conv, tiles: TileSlices, config: NpuConfig) -> np.ndarray:
+    """A layer's weights as its slices (`slices_of`) take them: uint8 (beats, tn)."""
     chunks: list[np.ndarray] = []
-    for tile, passes in enumerate(tiles):
+    for tile, slices in enumerate(tiles):
         first, weights = _blocks_of_tile(layer, tile, config)
         excess = _excess(weights, config)
-        whole = {block for part in passes if part.kind == StepKind.DENSE
-                 for block in range(part.block, part.block + part.blocks)}
-        for part in passes:
-            blocks = slice(part.block - first, part.block - first + part.blocks)
-            if part.kind == StepKind.DENSE:
+        whole = {block for reduction in slices if reduction.kind == StepKind.DENSE
+                 for block in range(reduction.block, reduction.block + reduction.blocks)}
+        for reduction in slices:
+            blocks = slice(reduction.block - first, reduction.block - first + reduction.blocks)
+            if reduction.kind == StepKind.DENSE:
                 steps = _dense_steps(weights[blocks], config)
             else:
-                rest = excess if excess is not None and part.block in whole else weights
-                steps = _indexed_steps(rest[blocks], part.groups, config)
+                rest = excess if excess is not None and reduction.block in whole else weights
+                steps = _indexed_steps(rest[blocks], reduction.groups, config)
             chunks.append(steps.reshape(-1, config.beat_bytes))
     return np.concatenate(chunks)
 

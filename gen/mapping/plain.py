@@ -17,7 +17,7 @@ from gen.lowering.buffer_allocation import BufferRing, Chunk
 from gen.lowering.mapped import PlacedLayer
 from gen.lowering.tiles import Tile, Tiles
 from gen.mapping.base import LayerContext, Mapping
-from gen.mapping.pack import is_narrow, pack, passes_of
+from gen.mapping.pack import is_narrow, pack, slices_of
 from gen.tiling.geometry import MAX_BLOCKS, Geometry, SpatialTile
 from gen.tiling.schedule import (
     CHUNK_CYCLES,
@@ -30,25 +30,25 @@ from gen.tiling.schedule import (
     step_pace,
     store_cycles,
 )
-from gen.tiling.weights import PARAMETER_BEATS, PackedWeights, Pass, Passes
+from gen.tiling.weights import PARAMETER_BEATS, PackedWeights, ReductionSlice, TileSlices
 
 __all__ = ["ConvCost", "ConvMapping", "PlainMapping", "plan_conv"]
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class ConvMapping(Mapping):
-    """A convolution whose output tiles take weights in passes."""
+    """A convolution whose output tiles take weights slice by slice of the reduction."""
 
     takes = Conv
 
     layer: Conv
-    tiles: Passes
+    tiles: TileSlices
 
     @property
     def weight_beats(self) -> int:
         """Beats of the packed weights."""
-        return sum(part.blocks * self.plan.geometry.steps(self.config, part.rows) * part.groups
-                   * part.step_beats(self.config) for tile in self.tiles for part in tile)
+        return sum(reduction.blocks * self.plan.geometry.steps(self.config, reduction.rows) * reduction.groups
+                   * reduction.step_beats(self.config) for tile in self.tiles for reduction in tile)
 
     @property
     def input_blocks(self) -> int:
@@ -62,43 +62,43 @@ class ConvMapping(Mapping):
             if plan.held:
                 _begin_held(tiles.chunks.ring, spatial.entries, in_blocks, plan.chunk)
             chunks: list[Chunk] = []
-            for number, (blocks, passes) in enumerate(sets):
+            for number, (blocks, slices) in enumerate(sets):
                 last = number == len(sets) - 1
                 tile = tiles.begin(placed, plan.geometry, spatial, blocks, narrow=plan.narrow and last)
                 if number == 0 or not plan.held:
                     needed = blocks if self.layer.depthwise else range(in_blocks)
-                    chunks = self._load_and_compute(tiles, tile, placed, passes, needed)
+                    chunks = self._load_and_compute(tiles, tile, placed, slices, needed)
                 else:
                     # By chunks where their places are wanted for the next spatial tile's input.
                     leaving = last and spatial is not plan.spatial_tiles[-1]
-                    self._compute_held(tiles, tile, passes, chunks, by_chunk=leaving)
+                    self._compute_held(tiles, tile, slices, chunks, by_chunk=leaving)
                 if last or not plan.held:
                     _release(chunks, tiles.last_compute)
                 tile.end()
 
-    def _load_and_compute(self, tiles: Tiles, tile: Tile, placed: PlacedLayer, passes: Sequence[Pass],
+    def _load_and_compute(self, tiles: Tiles, tile: Tile, placed: PlacedLayer, slices: Sequence[ReductionSlice],
                           needed: range) -> list[Chunk]:
         """A spatial tile's first (or only) output tile: load input blocks ``needed`` chunk by chunk and compute."""
         plan, chunks = self.plan, list[Chunk]()
         for low in needed[::plan.chunk]:
             blocks = range(low, min(low + plan.chunk, needed.stop))
-            work = tiles.weights.cut(plan.geometry, passes, blocks)
+            work = tiles.weights.cut(plan.geometry, slices, blocks)
             if not work and not plan.held:
                 continue
             chunk = tiles.chunks.load(placed, plan.geometry, tile.spatial, blocks, work)
             chunks.append(chunk)
-            for part in work:
-                tile.compute(part, chunk)
+            for reduction in work:
+                tile.compute(reduction, chunk)
             if not plan.held:
                 chunk.place.last_reader = tiles.last_compute
         return chunks
 
-    def _compute_held(self, tiles: Tiles, tile: Tile, passes: Sequence[Pass], chunks: Sequence[Chunk], *,
+    def _compute_held(self, tiles: Tiles, tile: Tile, slices: Sequence[ReductionSlice], chunks: Sequence[Chunk], *,
                       by_chunk: bool) -> None:
         """A further output tile, whose input is in ``chunks``; frees each when done if ``by_chunk``."""
         for chunk in chunks if by_chunk else _joined(chunks):
-            for part in tiles.weights.cut(self.plan.geometry, passes, chunk.blocks):
-                tile.compute(part, chunk)
+            for reduction in tiles.weights.cut(self.plan.geometry, slices, chunk.blocks):
+                tile.compute(reduction, chunk)
             # Before the tile's first COMPUTE there is none of its own to wait for: leave it to the tile's end.
             if by_chunk and tile.begun:
                 chunk.place.last_reader = tiles.last_compute
@@ -116,7 +116,7 @@ class PlainMapping(ConvMapping):
             return None
         layer, config = context.fitted, context.config
         geometry = Geometry.of(layer, context.source, context.target, map_out=context.map_out)
-        tiles = passes_of(layer, config)
+        tiles = slices_of(layer, config)
         blocks = geometry.input_blocks(context.source.shape[0], config)
         plan = plan_conv(layer.name, ConvCost(layer, tiles, geometry, config, input_blocks=blocks))
         return cls.at(context, plan, tiles=tiles)
@@ -135,7 +135,7 @@ class PlainMapping(ConvMapping):
         config = self.config
         full, rest = divmod(self.layer.weights.shape[1], config.ic_lanes)
         dense = len(self.tiles) * (full * config.groups_dense + -(-rest // config.nnz_lanes))
-        return sum(part.blocks * part.groups for tile in self.tiles for part in tile) < dense
+        return sum(reduction.blocks * reduction.groups for tile in self.tiles for reduction in tile) < dense
 
     @property
     def useful_macs(self) -> int:
@@ -157,7 +157,8 @@ class ConvCost:
     ``input_blocks``: of a tile's input in the buffer. What a mapping does in another way it overrides.
     """
 
-    def __init__(self, layer: Conv, tiles: Passes, geometry: Geometry, config: NpuConfig, *, input_blocks: int) -> None:
+    def __init__(self, layer: Conv, tiles: TileSlices, geometry: Geometry, config: NpuConfig, *,
+                 input_blocks: int) -> None:
         self.config, self.geometry, self.depthwise, self.tiles = config, geometry, layer.depthwise, len(tiles)
         self.narrow = self.may_be_narrow and is_narrow(layer, len(tiles) - 1, config)
         # Where a row is one word anyway, nothing is gained.
@@ -173,7 +174,7 @@ class ConvCost:
             for item in (item for tile in part for item in tile):
                 counts[item.step_beats(config)] += item.blocks * item.groups
             self.steps += [(taps * count, beats, narrow) for beats, count in counts.items()]
-        self.passes = sum(map(len, tiles))
+        self.slices = sum(map(len, tiles))
 
     #: Whether the last output tile's channels may be spread over all lanes.
     may_be_narrow = True
@@ -213,7 +214,7 @@ class ConvCost:
             written = self.geometry.store_beats(spatial)
             rounds = 1 if held else self.tiles
             chunks = -(-self.in_blocks // chunk)
-            compute = self._compute(spatial) + COMPUTE_OVERHEAD * (self.passes + chunks * rounds)
+            compute = self._compute(spatial) + COMPUTE_OVERHEAD * (self.slices + chunks * rounds)
             activations = self.load(spatial)
             load = activations * rounds + weight_beats + self.out_blocks * (PARAMETER_BEATS + self.others * written)
             stalls = 0.0

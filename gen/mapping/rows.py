@@ -5,17 +5,17 @@ import numpy as np
 from cores.arch.isa import StepKind
 from cores.config import NpuConfig
 from gen.ir.graph import Conv
-from gen.tiling.weights import Pass, Passes
+from gen.tiling.weights import ReductionSlice, TileSlices
 
-__all__ = ["pack_rows", "row_passes"]
+__all__ = ["pack_rows", "row_slices"]
 
 
-def row_passes(layer: Conv, config: NpuConfig, kind: StepKind) -> Passes:
+def row_slices(layer: Conv, config: NpuConfig, kind: StepKind) -> TileSlices:
     """For each output tile one, of a beat for each block, tap and output lane."""
     outputs, channels, height, width = layer.weights.shape
     blocks = -(-channels // config.ic_lanes)
     beats = blocks * height * width * config.oc_lanes
-    return tuple((Pass(0, blocks, config.unit_groups(kind), kind, tile * beats),)
+    return tuple((ReductionSlice(0, blocks, config.unit_groups(kind), kind, tile * beats),)
                  for tile in range(-(-outputs // config.oc_lanes)))
 
 

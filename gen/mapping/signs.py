@@ -14,9 +14,9 @@ from cores.arch.numerics import SIGN_BLOCKS
 from cores.config import NpuConfig
 from gen.ir.graph import Conv
 from gen.tiling.geometry import Geometry, SpatialTile, input_range
-from gen.tiling.weights import Pass, Passes
+from gen.tiling.weights import ReductionSlice, TileSlices
 
-__all__ = ["Columns", "PairGeometry", "SignSource", "constant_of", "pack_weights", "passes_of_signs"]
+__all__ = ["Columns", "PairGeometry", "SignSource", "constant_of", "pack_weights", "slices_of_signs"]
 
 
 @dataclass(frozen=True)
@@ -126,12 +126,12 @@ def constant_of(layer: Conv, source: SignSource, config: NpuConfig) -> int:
     return config.binary_bits * source.blocks * rows + source.channels % 2 * taps
 
 
-def passes_of_signs(layer: Conv, source: SignSource, config: NpuConfig) -> Passes:
+def slices_of_signs(layer: Conv, source: SignSource, config: NpuConfig) -> TileSlices:
     """For each output tile one, of a beat for each input block, tap, group of lanes and lane."""
     outputs, _, height, width = layer.weights.shape
     taps = height if source.columns else height * width
     beats = source.blocks * taps * config.binary_groups * config.binary_rows
-    return tuple((Pass(0, source.blocks, config.binary_groups, StepKind.BINARY, tile * beats),)
+    return tuple((ReductionSlice(0, source.blocks, config.binary_groups, StepKind.BINARY, tile * beats),)
                  for tile in range(-(-outputs // config.oc_lanes)))
 
 
@@ -153,7 +153,7 @@ def _with_spare(weights: np.ndarray, source: SignSource, bits: int, config: NpuC
 
 
 def pack_weights(layer: Conv, source: SignSource, config: NpuConfig) -> np.ndarray:
-    """A layer's weights for the unit: uint8 (beats, tn), as the passes have them."""
+    """A layer's weights for the unit: uint8 (beats, tn), as the slices have them."""
     outputs, _, height, width = layer.weights.shape
     rows, bits, tm = config.binary_rows, config.binary_bits, config.oc_lanes
     tiles = -(-outputs // tm)

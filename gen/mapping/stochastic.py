@@ -8,10 +8,10 @@ from gen.ir.errors import CompileError
 from gen.ir.graph import Conv
 from gen.mapping.base import LayerContext
 from gen.mapping.plain import ConvCost, ConvMapping, plan_conv
-from gen.mapping.rows import pack_rows, row_passes
+from gen.mapping.rows import pack_rows, row_slices
 from gen.tiling.geometry import Geometry, SpatialTile
 from gen.tiling.schedule import step_pace
-from gen.tiling.weights import PackedWeights, Pass
+from gen.tiling.weights import PackedWeights, ReductionSlice
 
 __all__ = ["StochasticMapping"]
 
@@ -50,7 +50,7 @@ class StochasticMapping(ConvMapping):
                                f"{form.fan_in} inputs, which this machine does not have", code="needs-unit")
         fitted = context.fitted
         geometry = Geometry.of(fitted, context.source, context.target, map_out=context.map_out)
-        tiles = row_passes(fitted, config, StepKind.STOCHASTIC)
+        tiles = row_slices(fitted, config, StepKind.STOCHASTIC)
         cost = _Cost(fitted, tiles, geometry, config,
                      input_blocks=geometry.input_blocks(context.source.shape[0], config))
         cost.stays = form.streams.made // config.stochastic_bits
@@ -60,6 +60,6 @@ class StochasticMapping(ConvMapping):
     def weights(self) -> PackedWeights:
         return PackedWeights(pack_rows(self.layer, self.config), self.tiles)
 
-    def fields(self, part: Pass) -> dict[str, int]:
+    def fields(self, reduction: ReductionSlice) -> dict[str, int]:
         assert self.layer.stochastic is not None
         return dict(self.layer.stochastic.streams.fields)

@@ -33,7 +33,7 @@ from gen.tiling.schedule import (
     step_pace,
     store_cycles,
 )
-from gen.tiling.weights import PARAMETER_BEATS, PackedWeights, Pass, Passes
+from gen.tiling.weights import PARAMETER_BEATS, PackedWeights, ReductionSlice, TileSlices
 
 __all__ = ["WindowGeometry", "WindowMapping", "WindowWeights"]
 
@@ -170,7 +170,7 @@ class WindowGeometry(Geometry):
 
 
 class WindowWeights:
-    """A depthwise layer's weights: a tile for each channel block, with more than one pass if they exceed int8."""
+    """A depthwise layer's weights: a tile for each channel block, with more than one slice if they exceed int8."""
 
     def __init__(self, layer: Conv, geometry: WindowGeometry, config: NpuConfig) -> None:
         self._config = config
@@ -187,23 +187,23 @@ class WindowWeights:
         self._parts = list(weight_parts(steps, config))
         tiles, offset = [], 0
         for block in range(blocks):
-            passes = []
+            slices = []
             for number, part in enumerate(self._parts):
                 used = np.flatnonzero(part[block].any(axis=(1, 2, 3, 4))) if number else np.arange(geometry.step_rows)
                 if len(used):
                     rows = range(int(used[0]), int(used[-1]) + 1)
-                    passes.append(Pass(block, 1, 1, StepKind.WINDOW, offset, rows))
-                    offset += geometry.steps(config, rows) * passes[-1].step_beats(config)
-            tiles.append(tuple(passes))
-        self.tiles: Passes = tuple(tiles)
+                    slices.append(ReductionSlice(block, 1, 1, StepKind.WINDOW, offset, rows))
+                    offset += geometry.steps(config, rows) * slices[-1].step_beats(config)
+            tiles.append(tuple(slices))
+        self.tiles: TileSlices = tuple(tiles)
         self.beats = offset
 
     def packed(self) -> PackedWeights:
         config, chunks = self._config, []
-        for block, passes in enumerate(self.tiles):
-            # Of further parts only those with something in them have a pass.
+        for block, slices in enumerate(self.tiles):
+            # Of further parts only those with something in them have a slice.
             parts = [part for number, part in enumerate(self._parts) if not number or part[block].any()]
-            for item, part in zip(passes, parts, strict=True):
+            for item, part in zip(slices, parts, strict=True):
                 assert item.rows is not None
                 rows = part[block, item.rows.start:item.rows.stop].reshape(-1, config.oc_lanes * config.nnz_lanes)
                 chunks.append(pack_lanes(rows, config).reshape(-1, config.beat_bytes))
@@ -258,8 +258,8 @@ class WindowMapping(ConvMapping):
                     chunk = tiles.chunks.load(placed, geometry, rows, blocks, self.tiles[blocks.start], room)
                     for block in blocks:
                         tile = tiles.begin(placed, geometry, rows, range(block, block + 1))
-                        for part in self.tiles[block]:
-                            tile.compute(part, chunk, row=geometry.first_row(spatial, rows))
+                        for reduction in self.tiles[block]:
+                            tile.compute(reduction, chunk, row=geometry.first_row(spatial, rows))
                         # The last of them remains.
                         chunk.place.last_reader = tiles.last_compute
                         tile.end()
@@ -272,8 +272,8 @@ class WindowMapping(ConvMapping):
 def _estimate(layer: Conv, geometry: WindowGeometry, weights: WindowWeights,
               spatial_tiles: Sequence[tuple[SpatialTile, int]], config: NpuConfig) -> Estimate:
     """Of a depthwise layer's tiling in windows."""
-    blocks, passes, depth = len(weights.tiles), sum(map(len, weights.tiles)), config.input_depth
-    steps = sum(geometry.steps(config, part.rows) for tile in weights.tiles for part in tile)
+    blocks, slices, depth = len(weights.tiles), sum(map(len, weights.tiles)), config.input_depth
+    steps = sum(geometry.steps(config, reduction.rows) for tile in weights.tiles for reduction in tile)
     others = len(layer.others)
     largest = max((spatial for spatial, _ in spatial_tiles), key=lambda spatial: spatial.entries)
     # Instructions of the next chunk should be in their queues in time.
@@ -286,7 +286,7 @@ def _estimate(layer: Conv, geometry: WindowGeometry, weights: WindowWeights,
         parts = geometry.parts(spatial, config)
         for part in parts:
             step = step_pace(geometry.step_cycles(part, config), config.weight_beats, config)
-            compute += steps * step + passes * WINDOW_OVERHEAD
+            compute += steps * step + slices * WINDOW_OVERHEAD
             load += blocks * (part.load_beats + PARAMETER_BEATS) + weights.beats
         load += blocks * written * others
         beats += count * (load + blocks * written)

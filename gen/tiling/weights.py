@@ -8,18 +8,18 @@ from cores.arch.isa import StepKind
 from cores.arch.numerics import PARAMETER_BYTES
 from cores.config import NpuConfig
 
-__all__ = ["PARAMETER_BEATS", "PackedWeights", "Pass", "Passes"]
+__all__ = ["PARAMETER_BEATS", "PackedWeights", "ReductionSlice", "TileSlices"]
 
 #: Beats of the parameters of one channel block: ``tn`` channels of PARAMETER_BYTES in beats of ``tn`` bytes.
 PARAMETER_BEATS = PARAMETER_BYTES
 
 
 @dataclass(frozen=True)
-class Pass:
-    """A run of input blocks that one COMPUTE can cover, the kind of its steps, and where its weights begin (beats from
-    the layer's first).
+class ReductionSlice:
+    """The slice of an output tile's reduction that one COMPUTE can cover: consecutive input blocks.
 
-    ``rows``: of a depthwise layer in windows, the kernel's rows of steps that it has; None for all.
+    Its steps are of one ``kind``, ``groups`` for each tap. Its weights begin ``offset`` beats after the layer's first.
+    ``rows``: of the window mapping, the kernel's rows of steps that it has; None for all.
     """
 
     block: int
@@ -34,13 +34,13 @@ class Pass:
         return config.step_beats(self.kind)
 
 
-#: Of each output tile (channels ``o * tm`` and following) the passes that make it.
-Passes = tuple[tuple[Pass, ...], ...]
+#: The slices of each output tile (channels ``o * tm`` and following).
+TileSlices = tuple[tuple[ReductionSlice, ...], ...]
 
 
 @dataclass(frozen=True, eq=False)
 class PackedWeights:
-    """``data`` uint8 (beats, tn), in the order in which the passes of ``tiles`` take it."""
+    """``data`` uint8 (beats, tn), in the order in which the slices of ``tiles`` take it."""
 
     data: np.ndarray
-    tiles: Passes
+    tiles: TileSlices

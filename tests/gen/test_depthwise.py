@@ -9,7 +9,7 @@ from cores.arch.isa import Opcode, StepKind, WordForm
 from cores.config import NpuConfig
 from gen.ir.errors import LayerError
 from gen.ir.graph import Conv, Graph
-from gen.mapping.pack import pack, passes_of
+from gen.mapping.pack import pack, slices_of
 from gen.mapping.plain import PlainMapping
 from gen.mapping.windows import WindowGeometry, WindowWeights
 from gen.onnx.importer import load
@@ -132,9 +132,9 @@ def test_every_tap_arrives_once(config, kernel, stride, limit, rng):
     assert len(packed.tiles) == -(-37 // tn)
     steps = sum(geometry.steps(config, item.rows) for tile in packed.tiles for item in tile)
     assert len(packed.data) == steps * config.weight_beats
-    for block, passes in enumerate(packed.tiles):
+    for block, slices in enumerate(packed.tiles):
         got = np.zeros((config.oc_lanes, kernel[0], geometry.tap_groups(config) * dn), int)
-        for item in passes:
+        for item in slices:
             assert (item.block, item.blocks, item.groups, item.kind) == (block, 1, 1, StepKind.WINDOW)
             beats = packed.data[item.offset:]
             for ky in item.rows:
@@ -168,7 +168,7 @@ def test_remainders_take_only_their_rows():
 def test_narrow_tiles_have_their_weights_in_all_groups(rng):
     config = NpuConfig.preset(256, depthwise=1)
     weights = rng.integers(1, 100, (40, 16, 1, 1))
-    tiles = passes_of(conv(weights), config)
+    tiles = slices_of(conv(weights), config)
     packed = PackedWeights(pack(conv(weights), tiles, config), tiles)
     first, last = (packed.data[tile[0].offset:][:config.groups_dense * config.weight_beats].reshape(-1, 32, 4)
                    for tile in packed.tiles)

@@ -9,7 +9,7 @@ from cores.config import NpuConfig
 from gen.ir.graph import Conv
 from gen.ir.tensor import Requantize
 from gen.lowering.placed import pack_parameters
-from gen.mapping.pack import pack, passes_of
+from gen.mapping.pack import pack, slices_of
 from gen.passes.prune import prune, prune_weights
 from gen.tiling.weights import PackedWeights
 from tests.random_layers import random_graph
@@ -39,8 +39,8 @@ def unpack(packed: PackedWeights, layer: Conv, config: NpuConfig) -> np.ndarray:
     taps = kernel_h * kernel_w
     tn, dn, tm = config.ic_lanes, config.nnz_lanes, config.oc_lanes
     out = np.zeros((len(packed.tiles) * tm, -(-channels // tn) * tn, taps), np.int64)
-    for tile, passes in enumerate(packed.tiles):
-        for item in passes:
+    for tile, slices in enumerate(packed.tiles):
+        for item in slices:
             beats = packed.data[item.offset:]
             for block in range(item.block, item.block + item.blocks):
                 for tap in range(taps):
@@ -60,7 +60,7 @@ def unpack(packed: PackedWeights, layer: Conv, config: NpuConfig) -> np.ndarray:
 
 
 def check(layer: Conv, config: NpuConfig) -> PackedWeights:
-    tiles = passes_of(layer, config)
+    tiles = slices_of(layer, config)
     packed = PackedWeights(pack(layer, tiles, config), tiles)
     got = unpack(packed, layer, config)
     oc, ic = layer.weights.shape[:2]

@@ -22,7 +22,7 @@ from gen.lowering.emitter import Emitter
 from gen.lowering.mapped import ComputedTile
 from gen.mapping.base import LayerContext
 from gen.mapping.overflow_check import fit_exact
-from gen.mapping.pack import pack, passes_of
+from gen.mapping.pack import pack, slices_of
 from gen.mapping.plain import ConvMapping
 from gen.mapping.winograd.narrow import has_tiles
 from gen.tiling.geometry import Geometry, SpatialTile, input_range
@@ -35,7 +35,7 @@ from gen.tiling.schedule import (
     cheapest,
     step_pace,
 )
-from gen.tiling.weights import PARAMETER_BEATS, PackedWeights, Pass, Passes
+from gen.tiling.weights import PARAMETER_BEATS, PackedWeights, ReductionSlice, TileSlices
 from sim.golden import winograd_weights
 
 __all__ = ["WinogradGeometry", "WinogradMapping"]
@@ -137,7 +137,7 @@ class WinogradMapping(ConvMapping):
         fitted = context.fitted
         geometry = WinogradGeometry.fitting(fitted, context.source, target)
         requantize = fitted.requantize if fitted.winograd else fit_exact(fitted, config, context.operands)
-        tiles, plan = passes_of(_transformed(fitted), config), None
+        tiles, plan = slices_of(_transformed(fitted), config), None
         if requantize is not None and not context.map_out:
             plan = _plan(fitted, geometry, target, tiles, config)
         if requantize is None or plan is None:
@@ -157,25 +157,26 @@ class WinogradMapping(ConvMapping):
         assert isinstance(geometry, WinogradGeometry)
         emitter.set_load({**fields, "buf_row_pitch": 0}, Opcode.LOAD_WINOGRAD, geometry.tile_fields(spatial))
 
-    def beats_ahead(self, beats: int, part: Pass) -> int:
-        return beats // part.blocks
+    def beats_ahead(self, beats: int, reduction: ReductionSlice) -> int:
+        return beats // reduction.blocks
 
-    def compute(self, tile: ComputedTile, part: Pass, chunk: Chunk, after: dict[Queue, int], *, first: bool, ahead: int,
-                row: int) -> None:
+    def compute(self, tile: ComputedTile, reduction: ReductionSlice, chunk: Chunk, after: dict[Queue, int], *,
+                first: bool, ahead: int, row: int) -> None:
         """COMPUTEs of transformed tiles: for block, position.
 
         A block's weights come before them: 16 COMPUTEs fill the queue, after which what the next block needs would
         wait too long. So would the STORE of the tile before, which therefore comes after the first block.
         """
         words = self.plan.geometry.words(tile.spatial, self.config)
-        beats = POSITIONS * part.groups * part.step_beats(self.config)
-        for number in range(part.blocks):
-            block = replace(part, block=part.block + number, blocks=1, offset=part.offset + number * beats)
+        beats = POSITIONS * reduction.groups * reduction.step_beats(self.config)
+        for number in range(reduction.blocks):
+            block = replace(reduction, block=reduction.block + number, blocks=1,
+                            offset=reduction.offset + number * beats)
             tile.load_weights(block, ahead)
             base = chunk.place.base + (block.block - chunk.blocks.start) * tile.spatial.entries
             for position in range(POSITIONS):
                 tile.emit(Opcode.COMPUTE, after, buf_base=base + position * tile.spatial.row_pitch, blocks=1,
-                          groups=part.groups, kind=part.kind, first=int(first), acc_base=position * words)
+                          groups=reduction.groups, kind=reduction.kind, first=int(first), acc_base=position * words)
             if first:
                 tile.flush_stores()
             first, ahead = False, 0
@@ -187,14 +188,14 @@ def _transformed(layer: Conv) -> Conv:
     return replace(layer, weights=weights)
 
 
-def _plan(layer: Conv, geometry: WinogradGeometry, target: Tensor, tiles: Passes, config: NpuConfig) -> Plan | None:
+def _plan(layer: Conv, geometry: WinogradGeometry, target: Tensor, tiles: TileSlices, config: NpuConfig) -> Plan | None:
     """Choose the tiling; None if none fits the configuration."""
     in_blocks = -(-layer.weights.shape[1] // config.ic_lanes)
     out_blocks = -(-target.shape[0] // config.ic_lanes)
-    passes = [part for tile in tiles for part in tile]
-    steps = [(POSITIONS * p.blocks * p.groups, p.step_beats(config)) for p in passes]
+    slices = [reduction for tile in tiles for reduction in tile]
+    steps = [(POSITIONS * p.blocks * p.groups, p.step_beats(config)) for p in slices]
     weight_beats = sum(count * beats for count, beats in steps)
-    computes = POSITIONS * sum(part.blocks for part in passes)
+    computes = POSITIONS * sum(reduction.blocks for reduction in slices)
     others, depth = len(layer.others), config.input_depth
 
     def estimate(spatial_tiles: Sequence[tuple[SpatialTile, int]], held: bool) -> Estimate:
