@@ -40,7 +40,7 @@ class Chunks:
             return Chunk(blocks, self.ring.take_at(*source.part(data_of(geometry, spatial)[0], blocks))[0], -1)
         place, freed = room or self.ring.take(spatial.entries * len(blocks))
         # The last output tile that writes what is loaded.
-        writer = stores.last_writer(mapped.region(geometry, spatial, blocks)) if spatial.data_rows else -1
+        writer = stores.last_writer(mapped.loaded_slice(geometry, spatial, blocks)) if spatial.data_rows else -1
         # What this load waits for must be further up in the program, with all that it needs itself.
         freed = emitter.recent(Queue.COMPUTE, freed) if emitter.waits(Queue.LOAD, Queue.COMPUTE, freed) else -1
         stores.flush(max(writer, stores.next_of_compute(freed) if freed >= 0 else -1))

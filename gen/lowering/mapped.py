@@ -17,12 +17,12 @@ from gen.tiling.geometry import Geometry, SpatialTile
 from gen.tiling.schedule import Plan
 from gen.tiling.weights import PackedWeights, ReductionSlice
 
-__all__ = ["ComputedTile", "MappedLayer", "PlacedLayer", "Region", "data_of"]
+__all__ = ["ComputedTile", "MappedLayer", "PlacedLayer", "TensorSlice", "data_of"]
 
 
 @dataclass(frozen=True)
-class Region:
-    """A part of a tensor: channel blocks times a range of pixels (first, and the one after the last)."""
+class TensorSlice:
+    """Channel blocks of a tensor times a range of pixels (first, and the one after the last)."""
 
     tensor: str
     blocks: tuple[int, int]
@@ -119,11 +119,11 @@ class MappedLayer(ABC):
 
     # -- what is emitted -----------------------------------------------------------------------------------------
 
-    def region(self, geometry: Geometry, spatial: SpatialTile, blocks: range) -> Region:
+    def loaded_slice(self, geometry: Geometry, spatial: SpatialTile, blocks: range) -> TensorSlice:
         """What a load of ``blocks`` of a spatial tile reads; the tile has data."""
         start, row_pitch = data_of(geometry, spatial)
         end = start + (spatial.data_rows - 1) * row_pitch + spatial.data_cols
-        return Region(self.input, (blocks.start, blocks.stop), (start, end))
+        return TensorSlice(self.input, (blocks.start, blocks.stop), (start, end))
 
     def load(self, emitter: Emitter, place: Placement, geometry: Geometry, spatial: SpatialTile, blocks: range,
              base: int, after: dict[Queue, int]) -> int:

@@ -8,7 +8,7 @@ from gen.ir.graph import upscaled
 from gen.ir.tensor import broadcasts
 from gen.lowering.buffer_allocation import TensorWrites
 from gen.lowering.emitter import Emitter
-from gen.lowering.mapped import MappedLayer, PlacedLayer, Region
+from gen.lowering.mapped import MappedLayer, PlacedLayer, TensorSlice
 from gen.memory.placement import BufferPlacement, Placement
 from gen.tiling.geometry import SpatialTile
 from gen.tiling.weights import PARAMETER_BEATS
@@ -72,7 +72,7 @@ class Stores:
     def open(self, tile: OutputTile) -> None:
         """Note a tile whose STORE can follow from now on."""
         blocks = tile.blocks.start, tile.blocks.stop
-        whole = self._in_whole(Region(tile.layer.mapped.layer.output, blocks, _pixels(tile, tile.copies)))
+        whole = self._in_whole(TensorSlice(tile.layer.mapped.layer.output, blocks, _pixels(tile, tile.copies)))
         self._writes[whole.tensor].add(self.opened, whole.blocks, whole.pixels)
         self._tiles.append(tile)
 
@@ -85,20 +85,20 @@ class Stores:
         """Position of a tile's STORE, which must have been emitted."""
         return self._positions[tile]
 
-    def last_writer(self, region: Region) -> int:
-        """The last tile that writes into a region, or -1."""
-        whole = self._in_whole(region)
+    def last_writer(self, written: TensorSlice) -> int:
+        """The last tile that writes into a slice of a tensor, or -1."""
+        whole = self._in_whole(written)
         return self._writes[whole.tensor].last(whole.blocks, whole.pixels)
 
-    def _in_whole(self, region: Region) -> Region:
-        """A region as one of the tensor in whose place its own lies."""
-        place = self._tensors[region.tensor]
+    def _in_whole(self, part: TensorSlice) -> TensorSlice:
+        """The same slice, of the tensor that its own is part of."""
+        place = self._tensors[part.tensor]
         if place.whole is None:
-            return region
+            return part
         _, height, width = place.shape
         skipped = (place.offset - self._in_memory(place.whole).offset) // (height * width)
-        first, end = region.blocks
-        return Region(place.whole, (first + skipped, end + skipped), region.pixels)
+        first, end = part.blocks
+        return TensorSlice(place.whole, (first + skipped, end + skipped), part.pixels)
 
     def _in_memory(self, name: str) -> Placement:
         """The place of a tensor that must have one there."""
@@ -169,7 +169,7 @@ class Stores:
         down, across = tile.layer.mapped.layer.repeats
         place = self._in_memory(tensor)
         _, height, width = place.shape
-        writer = self.last_writer(Region(tensor, (block, block + 1), (start, end)))
+        writer = self.last_writer(TensorSlice(tensor, (block, block + 1), (start, end)))
         after = {} if writer < 0 else {Queue.STORE: self._emitter.recent(Queue.STORE, self.position(writer))}
         self._emitter.emit(
             Opcode.LOAD_SIDE, after=after, offset=place.offset + block * height * width + start,

@@ -106,7 +106,7 @@ class Tile:
         tiles, mapped = self._tiles, self._layer.mapped
         if tiles.tensors[mapped.input].space == "memory":
             return -1
-        return tiles.stores.last_writer(mapped.region(self.geometry, self.spatial, blocks))
+        return tiles.stores.last_writer(mapped.loaded_slice(self.geometry, self.spatial, blocks))
 
     def emit(self, opcode: Opcode, after: dict[Queue, int], **fields: int) -> None:
         """A COMPUTE into the tile's bank."""

@@ -21,7 +21,7 @@ from gen.ir.layers.conv import is_binary
 from gen.ir.queries import count_readers, only_signs
 from gen.ir.tensor import Requantize
 from gen.lowering.emitter import Emitter
-from gen.lowering.mapped import Region, data_of
+from gen.lowering.mapped import TensorSlice, data_of
 from gen.mapping.base import LayerContext, MappingContext
 from gen.mapping.plain import ConvCost, ConvMapping, plan_conv
 from gen.mapping.signs import Columns, PairGeometry, SignSource, constant_of, pack_weights, slices_of_signs
@@ -220,12 +220,12 @@ class BinaryMapping(ConvMapping):
     def weights(self) -> PackedWeights:
         return PackedWeights(pack_weights(self.layer, self.signs, self.config), self.tiles)
 
-    def region(self, geometry: Geometry, spatial: SpatialTile, blocks: range) -> Region:
+    def loaded_slice(self, geometry: Geometry, spatial: SpatialTile, blocks: range) -> TensorSlice:
         start, row_pitch = data_of(geometry, spatial)
         end = start + (spatial.data_rows - 1) * row_pitch + spatial.data_cols
         # Beats of a map are read as a whole.
         around = MAP_PIXELS if self.signs.packed else 0
-        return Region(self.input, self.signs.int8_range(blocks), (start - around, end + around))
+        return TensorSlice(self.input, self.signs.int8_range(blocks), (start - around, end + around))
 
     def load(self, emitter: Emitter, place: Placement, geometry: Geometry, spatial: SpatialTile, blocks: range,
              base: int, after: dict[Queue, int]) -> int:

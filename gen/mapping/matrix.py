@@ -12,7 +12,7 @@ import numpy as np
 from cores.config import NpuConfig
 from gen.ir.graph import Conv
 from gen.ir.tensor import Tensor
-from gen.lowering.mapped import Region
+from gen.lowering.mapped import TensorSlice
 from gen.mapping.base import LayerContext
 from gen.mapping.pack import pack, slices_of
 from gen.mapping.plain import ConvCost, ConvMapping, plan_conv
@@ -76,8 +76,8 @@ class MatrixMapping(ConvMapping):
     def weights(self) -> PackedWeights:
         return self.packed
 
-    def region(self, geometry: Geometry, spatial: SpatialTile, blocks: range) -> Region:
+    def loaded_slice(self, geometry: Geometry, spatial: SpatialTile, blocks: range) -> TensorSlice:
         pixels = prod(self.source.shape[1:])
         first, last = blocks.start // pixels, (blocks.stop - 1) // pixels
         whole = (0, pixels) if last > first else (blocks.start % pixels, (blocks.stop - 1) % pixels + 1)
-        return Region(self.input, (first, last + 1), whole)
+        return TensorSlice(self.input, (first, last + 1), whole)
