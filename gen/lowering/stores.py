@@ -23,14 +23,14 @@ _PARAMETER_BLOCKS = largest_field(Opcode.LOAD_SIDE, "cols") // PARAMETER_BEATS
 class OutputTile:
     """What is stored of one accumulator bank, or one POOL: channel ``blocks`` of a spatial tile of a layer's output.
 
-    ``computed`` is the position of the COMPUTE or POOL that makes it. There is a STORE for each of ``copies``: where
-    the layer repeats rows, every row has as many as the factor says.
+    ``computed`` is the position of the COMPUTE or POOL that makes it. There is a STORE for each of ``repetitions``:
+    where the layer repeats rows, every row has as many as the factor says.
     """
 
     layer: PlacedLayer
     spatial: SpatialTile
     blocks: range
-    copies: range
+    repetitions: range
     bank: int
     pooled: bool
     computed: int
@@ -72,7 +72,7 @@ class Stores:
     def open(self, tile: OutputTile) -> None:
         """Note a tile whose STORE can follow from now on."""
         blocks = tile.blocks.start, tile.blocks.stop
-        whole = self._in_whole(TensorSlice(tile.layer.mapped.layer.output, blocks, _pixels(tile, tile.copies)))
+        whole = self._in_whole(TensorSlice(tile.layer.mapped.layer.output, blocks, _pixels(tile, tile.repetitions)))
         self._writes[whole.tensor].add(self.opened, whole.blocks, whole.pixels)
         self._tiles.append(tile)
 
@@ -109,17 +109,17 @@ class Stores:
     def _store(self, tile: OutputTile) -> None:
         emitter = self._emitter
         outer, emitter.layer = emitter.layer, tile.layer.number
-        for copy in tile.copies:
-            position = self._store_copy(tile, copy)
+        for repetition in tile.repetitions:
+            position = self._store_repetition(tile, repetition)
         self._positions.append(position)
         emitter.layer = outer
 
-    def _store_copy(self, tile: OutputTile, copy: int) -> int:
-        """Emit the STORE of a copy and its side data; returns its position."""
+    def _store_repetition(self, tile: OutputTile, repetition: int) -> int:
+        """Emit the STORE of a repetition and its side data; returns its position."""
         emitter, mapped = self._emitter, tile.layer.mapped
         spatial, others, across = tile.spatial, mapped.layer.others, mapped.layer.repeats[1]
         place = self._tensors[mapped.layer.output]
-        to = place.destination(tile.blocks.start, _pixels(tile, range(copy, copy + 1))[0],
+        to = place.destination(tile.blocks.start, _pixels(tile, range(repetition, repetition + 1))[0],
                                row_step=mapped.layer.repeats[0])
         emitter.set(
             Opcode.STORE_SET, rows=spatial.rows, cols=spatial.cols * across,
@@ -137,7 +137,7 @@ class Stores:
             for block in tile.blocks:
                 self._load_parameters(tile, block, 1)
                 for name in others:
-                    self._load_other(tile, name, block, None if self._is_broadcast(mapped, name) else copy)
+                    self._load_other(tile, name, block, None if self._is_broadcast(mapped, name) else repetition)
         return position
 
     def _is_broadcast(self, mapped: MappedLayer, name: str) -> bool:
@@ -162,10 +162,10 @@ class Stores:
         self._emitter.emit(Opcode.LOAD_SIDE, offset=tile.layer.parameters + block * PARAMETER_BEATS,
                            cols=count * PARAMETER_BEATS, rows=1, row_pitch=0)
 
-    def _load_other(self, tile: OutputTile, tensor: str, block: int, copy: int | None) -> None:
-        """The beats of another tensor that a copy of a tile reads; without ``copy`` there is one for all pixels."""
-        start, end = (0, 1) if copy is None else _pixels(tile, range(copy, copy + 1))
-        rows, cols = (1, 1) if copy is None else (tile.spatial.rows, tile.spatial.cols)
+    def _load_other(self, tile: OutputTile, tensor: str, block: int, repetition: int | None) -> None:
+        """The beats of another tensor that a repetition of a tile reads; without it there is one for all pixels."""
+        start, end = (0, 1) if repetition is None else _pixels(tile, range(repetition, repetition + 1))
+        rows, cols = (1, 1) if repetition is None else (tile.spatial.rows, tile.spatial.cols)
         down, across = tile.layer.mapped.layer.repeats
         place = self._in_memory(tensor)
         _, height, width = place.shape
@@ -173,7 +173,7 @@ class Stores:
         after = {} if writer < 0 else {Queue.STORE: self._emitter.recent(Queue.STORE, self.position(writer))}
         self._emitter.emit(
             Opcode.LOAD_SIDE, after=after, offset=place.offset + block * height * width + start,
-            cols=1 if copy is None else cols * across, rows=rows, row_pitch=width * down if rows > 1 else 0)
+            cols=1 if repetition is None else cols * across, rows=rows, row_pitch=width * down if rows > 1 else 0)
 
 
 def _chain(mapped: MappedLayer, broadcast: Collection[str]) -> dict[Opcode, dict[str, int]]:
@@ -191,10 +191,10 @@ def _chain(mapped: MappedLayer, broadcast: Collection[str]) -> dict[Opcode, dict
     return chain
 
 
-def _pixels(tile: OutputTile, copies: range) -> tuple[int, int]:
-    """First pixel of copies of a tile and the one after their last."""
+def _pixels(tile: OutputTile, repetitions: range) -> tuple[int, int]:
+    """First pixel of repetitions of a tile and the one after their last."""
     mapped, spatial = tile.layer.mapped, tile.spatial
     down, across = mapped.layer.repeats
     width, left = mapped.target.shape[2] * across, spatial.x * across
-    first, last = spatial.y * down + copies[0], (spatial.y + spatial.rows - 1) * down + copies[-1]
+    first, last = spatial.y * down + repetitions[0], (spatial.y + spatial.rows - 1) * down + repetitions[-1]
     return first * width + left, last * width + left + spatial.cols * across

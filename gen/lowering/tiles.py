@@ -37,13 +37,13 @@ class Tiles:
         return self.emitter.count(Queue.COMPUTE) - 1
 
     def begin(self, layer: PlacedLayer, geometry: Geometry, spatial: SpatialTile, blocks: range, *,
-              narrow: bool = False, copies: range | None = None) -> "Tile":
+              narrow: bool = False, repetitions: range | None = None) -> "Tile":
         """A tile of some channel blocks; ``narrow``: it is computed with ``spread``.
 
-        ``copies``: of each row, all unless given; as in `OutputTile`.
+        ``repetitions``: of each row, all unless given; as in `OutputTile`.
         """
-        copies = range(layer.mapped.layer.repeats[0]) if copies is None else copies
-        return Tile(self, layer, geometry, spatial, blocks, narrow, copies)
+        repetitions = range(layer.mapped.layer.repeats[0]) if repetitions is None else repetitions
+        return Tile(self, layer, geometry, spatial, blocks, narrow, repetitions)
 
     def take_bank(self) -> tuple[int, int]:
         """A bank for a tile, and the tile whose STORE must have read it before.
@@ -72,9 +72,9 @@ class Tile:
     """One output tile, from its first COMPUTE to its last."""
 
     def __init__(self, tiles: Tiles, layer: PlacedLayer, geometry: Geometry, spatial: SpatialTile, blocks: range,
-                 narrow: bool, copies: range) -> None:
+                 narrow: bool, repetitions: range) -> None:
         self._tiles, self._layer, self.geometry, self.spatial = tiles, layer, geometry, spatial
-        self._blocks, self._narrow, self._copies = blocks, narrow, copies
+        self._blocks, self._narrow, self._repetitions = blocks, narrow, repetitions
         #: Its accumulator bank, once it has begun, and the tile that was there before.
         self._bank = self._before = -1
 
@@ -143,8 +143,8 @@ class Tile:
 
     def _output(self, *, bank: int, pooled: bool) -> OutputTile:
         fields = {} if pooled else self.geometry.store_fields(self.spatial, self._tiles.config, narrow=self._narrow)
-        return OutputTile(self._layer, self.spatial, self._blocks, self._copies, bank, pooled, self._tiles.last_compute,
-                          fields)
+        return OutputTile(self._layer, self.spatial, self._blocks, self._repetitions, bank, pooled,
+                          self._tiles.last_compute, fields)
 
     def _emit(self, opcode: Opcode, after: dict[Queue, int], **fields: int) -> None:
         self._tiles.emitter.emit(opcode, after=after, **fields)

@@ -39,8 +39,8 @@ _POOL_CYCLES = 256
 class PoolMapping(Mapping):
     """A POOL and a STORE for each chunk of each spatial tile, or a POOL for each piece of one large window.
 
-    What has its rows repeated is pooled once for each copy of a row: the pool unit keeps nothing that could be read
-    again.
+    What has its rows repeated is pooled once for each repetition of a row: the pool unit keeps nothing that could be
+    read again.
     """
 
     takes = Pool
@@ -62,10 +62,10 @@ class PoolMapping(Mapping):
         for spatial in plan.spatial_tiles:
             forms = [geometry.piece(spatial.y, spatial.x, *piece) for piece in plan.pieces]
             parts = [(form, form.spatial_tile(0, 1, 0, 1, self.config)) for form in forms] or [(geometry, spatial)]
-            for blocks, copy in product(self.output_blocks(plan.chunk), range(self.layer.repeats[0])):
-                tile = tiles.begin(placed, geometry, spatial, blocks, copies=range(copy, copy + 1))
+            for blocks, repetition in product(self.output_blocks(plan.chunk), range(self.layer.repeats[0])):
+                tile = tiles.begin(placed, geometry, spatial, blocks, repetitions=range(repetition, repetition + 1))
                 for number, (form, box) in enumerate(parts, start=1):
-                    if copy == 0 or len(parts) > 1:
+                    if repetition == 0 or len(parts) > 1:
                         chunk = tiles.chunks.load(placed, form, box, blocks)
                     tile.pool(form, box, chunk, maximum=self.layer.maximum, first=number == 1,
                               last=number == len(parts))

@@ -12,7 +12,7 @@ from gen.ir.graph import Layer
 from gen.ir.tensor import Tensor
 
 __all__ = [
-    "Geometry", "MAX_BEATS", "MAX_BLOCKS", "MAX_COPIES", "MAX_KERNEL", "MAX_PAD_ROWS", "MAX_STRIDE", "SpatialTile",
+    "Geometry", "MAX_BEATS", "MAX_BLOCKS", "MAX_KERNEL", "MAX_PAD_ROWS", "MAX_REPEATS", "MAX_STRIDE", "SpatialTile",
     "Split", "input_range", "part_counts", "split", "tilings",
 ]
 
@@ -29,7 +29,7 @@ _MAX_ROW_PITCH = largest_field(Opcode.LOAD_SET, "buf_row_pitch")
 _MAX_BLOCK_PITCH = largest_field(Opcode.LOAD_SET, "buf_block_pitch")
 _MAX_STORE_PITCH = largest_field(Opcode.STORE_SET, "row_pitch")
 #: Columns that one pixel is written to.
-MAX_COPIES = 1 + largest_field(Opcode.STORE, "repeats")
+MAX_REPEATS = 1 + largest_field(Opcode.STORE, "repeats")
 _MAX_PIXELS = min(largest_field(opcode, "block_pitch") for opcode in (Opcode.LOAD_SET, Opcode.STORE_SET))
 
 #: How an axis is cut: (start, length) of each part.
@@ -107,11 +107,11 @@ class Geometry:
             if not passed:
                 raise LayerError(layer.name, message, code="instruction-limit")
 
-        copies = prod(layer.repeats)
-        require(max(height * width, out_height * out_width * copies) <= _MAX_PIXELS,
+        repeats = prod(layer.repeats)
+        require(max(height * width, out_height * out_width * repeats) <= _MAX_PIXELS,
                 f"feature maps have at most {_MAX_PIXELS:,} pixels; cut the image in front of the model")
-        require(layer.repeats[1] <= MAX_COPIES,
-                f"columns are repeated at most {MAX_COPIES} times, not {layer.repeats[1]}; resize in two steps")
+        require(layer.repeats[1] <= MAX_REPEATS,
+                f"columns are repeated at most {MAX_REPEATS} times, not {layer.repeats[1]}; resize in two steps")
         require(layer.repeats[0] * layer.repeats[1] * out_width <= _MAX_STORE_PITCH,
                 f"upsampled rows are at most {_MAX_STORE_PITCH:,} pixels apart; cut the image in front of the model")
         flat = height == 1 or layer.repeats[0] == 1 and (width % MAP_PIXELS == 0 or not (map_in or map_out))

@@ -129,7 +129,7 @@ class Store:
         adds = add and not bends    # with a residual, which may serve a whole block
         common = adds and second is not None and bool(second["broadcast"])
         pooled, local = bool(instruction["pooled"]), bool(geometry["local"])
-        rows, cols, copies = geometry["rows"], geometry["cols"], 1 + instruction["repeats"]
+        rows, cols, repeats = geometry["rows"], geometry["cols"], 1 + instruction["repeats"]
         tiles = geometry["words"] == WordForm.TILES and not pooled
         in_bursts, origin = bends and not tiles and not signs, wanted + RequantizerTiming.SECOND
         pace = WinogradSumsTiming.WORDS if tiles else RequantizerTiming.ADD_CYCLES if add and not in_bursts else 1
@@ -171,7 +171,7 @@ class Store:
                             yield "residual or pooled pixels"
                         count = min(count, 1 if common else shared.side.available) if residual else count
                         # The first pooled beat may have been written before, and stays until its last column.
-                        count = min(count, shared.pooled.available * copies - column % copies) if pooled else count
+                        count = min(count, shared.pooled.available * repeats - column % repeats) if pooled else count
                         places = self._beats.writable(-(-(filled + count) // group)) + vacant
                         if group > 1:
                             places = np.repeat(places, group)[filled:filled + count]
@@ -182,8 +182,8 @@ class Store:
                             needs["wait_side"] = shared.side.readable(count)
                         if pooled:
                             columns = column + np.arange(count)
-                            ready = shared.pooled.readable(-(-(column % copies + count) // copies))
-                            needs["wait_compute"] = ready[columns // copies - column // copies]
+                            ready = shared.pooled.readable(-(-(column % repeats + count) // repeats))
+                            needs["wait_compute"] = ready[columns // repeats - column // repeats]
                         for there in needs.values():
                             allowed = np.maximum(allowed, there)
                         needs["wait_bus"] = places
@@ -196,7 +196,7 @@ class Store:
                         if residual:
                             shared.side.pop(times + StoreSequencerTiming.RESIDUAL_CYCLES)
                         if pooled:
-                            shared.pooled.pop(times[(columns % copies == copies - 1) | (columns == cols - 1)])
+                            shared.pooled.pop(times[(columns % repeats == repeats - 1) | (columns == cols - 1)])
                         column += count
                         whole = times
                         if group > 1:   # a beat leaves with its last pixel
