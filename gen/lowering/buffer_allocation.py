@@ -7,7 +7,7 @@ __all__ = ["BufferRing", "Chunk", "BufferAllocation", "TensorWrites"]
 
 @dataclass(eq=False)
 class BufferAllocation:
-    """A part of the input buffer; ``last_reader`` is the position of a COMPUTE, -1 while that is unknown."""
+    """A part of the input buffer; ``last_reader`` is the index of a COMPUTE in its queue, -1 while that is unknown."""
 
     base: int
     size: int
@@ -16,7 +16,7 @@ class BufferAllocation:
 
 @dataclass(eq=False)
 class Chunk:
-    """Channel blocks in the input buffer; ``loaded`` is the position of their LOAD_ACT, -1 of what stays there.
+    """Channel blocks in the input buffer; ``loaded`` is the index of their LOAD_ACT, -1 of what stays there.
 
     ``ahead``: beats of the weights of its first COMPUTE that are on their way already.
     """
@@ -42,7 +42,7 @@ class BufferRing:
         self._live: list[tuple[int, int, BufferAllocation]] = []
 
     @property
-    def position(self) -> int:
+    def next_entry(self) -> int:
         """Where the next place begins if it fits there."""
         return self._next
 

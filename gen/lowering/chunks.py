@@ -47,7 +47,7 @@ class Chunks:
         after = {Queue.COMPUTE: freed} if freed >= 0 else {}
         ahead = 0
         if writer >= 0:
-            after[Queue.STORE] = emitter.recent(Queue.STORE, stores.position(writer))
+            after[Queue.STORE] = emitter.recent(Queue.STORE, stores.store_index(writer))
             if work and emitter.waits(Queue.LOAD, Queue.STORE, after[Queue.STORE]):
                 ahead = self._load_ahead(layer, geometry, work[0])
         loaded = mapped.load(emitter, source, geometry, spatial, blocks, place.base, after)

@@ -28,54 +28,54 @@ _HORIZON = {Queue.COMPUTE: 48, Queue.STORE: 12}
 
 
 @dataclass(eq=False)
-class _Entry:
+class _Emitted:
     opcode: Opcode
     layer: int
     fields: dict[str, int]
-    #: Queue -> position in it of the last instruction that must be done.
+    #: Queue -> index in it of the last instruction that must be done.
     after: dict[Queue, int] = field(default_factory=dict)
     #: A STORE to the input buffer.
     local: bool = False
 
 
 class Emitter:
-    """Collects a program in order. Positions count the working instructions of one queue (SETs do not count)."""
+    """Collects a program in order. Indices count the working instructions of one queue (SETs do not count)."""
 
     def __init__(self) -> None:
         self.layer = -1
-        self._program: list[_Entry] = []
-        self._queues: dict[Queue, list[_Entry]] = {queue: [] for queue in Queue}
+        self._program: list[_Emitted] = []
+        self._queues: dict[Queue, list[_Emitted]] = {queue: [] for queue in Queue}
         self._settings: dict[Opcode, dict[str, int]] = {}
         #: What is done to results.
         self._chain: dict[Opcode, dict[str, int]] = {}
         #: What loads do since the last LOAD_SET.
-        self._mode: dict[str, int] = {"mode": -1}
+        self._load_state: dict[str, int] = {"opcode": -1}
         self._reached: dict[tuple[Queue, Queue], int] = {}
 
     def count(self, queue: Queue) -> int:
         """Working instructions so far in a queue."""
         return len(self._queues[queue])
 
-    def recent(self, queue: Queue, position: int) -> int:
-        """A position to wait for instead of ``position``, if that is beyond the horizon; -1 (nothing) stays."""
-        if position < 0:
+    def recent(self, queue: Queue, index: int) -> int:
+        """The index to wait for instead of ``index``, if that is beyond the horizon; -1 (nothing) stays."""
+        if index < 0:
             return -1
-        at = max(position, self.count(queue) - _HORIZON[queue])
+        at = max(index, self.count(queue) - _HORIZON[queue])
         # A local STORE has no token for loads.
-        while at > position and self._queues[queue][at].local:
+        while at > index and self._queues[queue][at].local:
             at -= 1
         return at
 
-    def waits(self, queue: Queue, after: Queue, position: int) -> bool:
+    def waits(self, queue: Queue, after: Queue, index: int) -> bool:
         """Whether an instruction emitted now would have to take a token for this dependency."""
-        return position > self._reached.get((after, queue), -1)
+        return index > self._reached.get((after, queue), -1)
 
     def set(self, opcode: Opcode, **fields: int) -> None:
         """Emit a SET unless its queue already holds these values."""
         assert opcode in SETTERS
         if self._settings.get(opcode) != fields:
             self._settings[opcode] = fields
-            self._program.append(_Entry(opcode, self.layer, fields))
+            self._program.append(_Emitted(opcode, self.layer, fields))
 
     def set_chain(self, operations: Mapping[Opcode, dict[str, int]]) -> None:
         """Emit the operations of a chain, STORE_REQUANT first, unless the store engine has them. Constants that are
@@ -83,35 +83,38 @@ class Emitter:
         """
         assert next(iter(operations)) == Opcode.STORE_REQUANT
         if self._chain != operations:
-            self._program += [_Entry(opcode, self.layer, fields) for opcode, fields in operations.items()]
+            self._program += [_Emitted(opcode, self.layer, fields) for opcode, fields in operations.items()]
         self._chain = {opcode: {**fields, "load": 0} if "load" in fields else fields
                        for opcode, fields in operations.items()}
 
-    def set_load(self, fields: dict[str, int], mode: Opcode | None = None, mode_fields: dict[str, int] | None = None,
-                 ) -> None:
-        """LOAD_SET and the operation after it that changes what loads do, unless the queue is in that state."""
-        wanted = {"mode": -1 if mode is None else int(mode), **(mode_fields or {})}
-        if self._mode != wanted:
+    def set_load(self, fields: dict[str, int], modifier: Opcode | None = None,
+                 modifier_fields: dict[str, int] | None = None) -> None:
+        """Emit LOAD_SET and ``modifier``, the operation after it that changes what loads do.
+
+        Neither is emitted if the queue is in that state.
+        """
+        wanted = {"opcode": -1 if modifier is None else int(modifier), **(modifier_fields or {})}
+        if self._load_state != wanted:
             self._settings.pop(Opcode.LOAD_SET, None)
         before = len(self._program)
         self.set(Opcode.LOAD_SET, **fields)
-        if mode is not None and len(self._program) > before:
-            self._program.append(_Entry(mode, self.layer, mode_fields or {}))
-        self._mode = wanted
+        if modifier is not None and len(self._program) > before:
+            self._program.append(_Emitted(modifier, self.layer, modifier_fields or {}))
+        self._load_state = wanted
 
     def emit(self, opcode: Opcode, *, after: dict[Queue, int] | None = None, **fields: int) -> int:
-        """Emit a working instruction that runs after the given positions of other queues. Returns its own position."""
+        """Emit a working instruction that runs after the given ones of other queues. Returns its own index."""
         queue = opcode.queue
         local = opcode is Opcode.STORE and bool(self._settings[Opcode.STORE_SET].get("local"))
-        entry = _Entry(opcode, self.layer, fields, local=local)
+        emitted = _Emitted(opcode, self.layer, fields, local=local)
         for source, wanted in (after or {}).items():
             if not self.waits(queue, source, wanted):
                 continue
             assert wanted < self.count(source), "a dependency lies ahead in the program: it could never be met"
             self._reached[source, queue] = wanted
-            entry.after[source] = wanted
-        self._program.append(entry)
-        self._queues[queue].append(entry)
+            emitted.after[source] = wanted
+        self._program.append(emitted)
+        self._queues[queue].append(emitted)
         return self.count(queue) - 1
 
     def finish(self) -> tuple[list[Instruction], list[int]]:
@@ -119,12 +122,13 @@ class Emitter:
 
         Raises ValueError when a field does not fit its bits.
         """
-        self._program.append(_Entry(Opcode.END, -1, {}))
-        flags: dict[int, dict[str, int]] = {id(entry): {} for entry in self._program}
-        for entry in self._program:
-            for source, position in entry.after.items():
-                post, take = _TOKENS[source, entry.opcode.queue]
-                flags[id(self._queues[source][position])][post] = 1
-                flags[id(entry)][take] = 1
-        instructions = [Instruction(entry.opcode, **entry.fields, **flags[id(entry)]) for entry in self._program]
-        return instructions, [entry.layer for entry in self._program]
+        self._program.append(_Emitted(Opcode.END, -1, {}))
+        flags: dict[int, dict[str, int]] = {id(emitted): {} for emitted in self._program}
+        for emitted in self._program:
+            for source, index in emitted.after.items():
+                post, take = _TOKENS[source, emitted.opcode.queue]
+                flags[id(self._queues[source][index])][post] = 1
+                flags[id(emitted)][take] = 1
+        instructions = [Instruction(emitted.opcode, **emitted.fields, **flags[id(emitted)])
+                        for emitted in self._program]
+        return instructions, [emitted.layer for emitted in self._program]

@@ -128,7 +128,7 @@ class MappedLayer(ABC):
     def load(self, emitter: Emitter, place: Placement, geometry: Geometry, spatial: SpatialTile, blocks: range,
              base: int, after: dict[Queue, int]) -> int:
         """Emit the load of a spatial tile's blocks to entry ``base`` and following; returns the last LOAD_ACT's
-        position.
+        index.
         """
         start, row_pitch = data_of(geometry, spatial)
         pixels = geometry.input_size[0] * geometry.input_size[1]

@@ -23,7 +23,7 @@ _PARAMETER_BLOCKS = largest_field(Opcode.LOAD_SIDE, "cols") // PARAMETER_BEATS
 class OutputTile:
     """What is stored of one accumulator bank, or one POOL: channel ``blocks`` of a spatial tile of a layer's output.
 
-    ``computed`` is the position of the COMPUTE or POOL that makes it. There is a STORE for each of ``repetitions``:
+    ``computed`` is the index of the COMPUTE or POOL that makes it. There is a STORE for each of ``repetitions``:
     where the layer repeats rows, every row has as many as the factor says.
     """
 
@@ -41,7 +41,7 @@ class OutputTile:
 class Stores:
     """Numbers the output tiles and emits their STOREs, in order, when told to.
 
-    A tile's position is that of its last STORE.
+    A tile has the index of its last STORE.
     """
 
     def __init__(self, tensors: Mapping[str, Placement | BufferPlacement], emitter: Emitter) -> None:
@@ -51,8 +51,8 @@ class Stores:
         self._tiles: list[OutputTile] = []
         #: Of each COMPUTE and POOL.
         self._next_of_compute: list[int] = []
-        #: Position of the STORE of each tile, as far as they are emitted.
-        self._positions: list[int] = []
+        #: Index in its queue of the last STORE of each tile, as far as they are emitted.
+        self._store_indices: list[int] = []
         #: The constants that operations of the store engine have, by their places in memory.
         self._loaded: dict[Opcode, range] = {}
 
@@ -65,9 +65,9 @@ class Stores:
         """Note that a COMPUTE or POOL was emitted."""
         self._next_of_compute.append(self.opened)
 
-    def next_of_compute(self, position: int) -> int:
+    def next_of_compute(self, index: int) -> int:
         """The first tile that was not open yet when a COMPUTE or POOL was emitted: as a rule the one it is for."""
-        return self._next_of_compute[position]
+        return self._next_of_compute[index]
 
     def open(self, tile: OutputTile) -> None:
         """Note a tile whose STORE can follow from now on."""
@@ -78,12 +78,12 @@ class Stores:
 
     def flush(self, through: int) -> None:
         """Emit STORE and side data of all tiles up to number ``through``, as far as they are open."""
-        while len(self._positions) <= min(through, self.opened - 1):
-            self._store(self._tiles[len(self._positions)])
+        while len(self._store_indices) <= min(through, self.opened - 1):
+            self._store(self._tiles[len(self._store_indices)])
 
-    def position(self, tile: int) -> int:
-        """Position of a tile's STORE, which must have been emitted."""
-        return self._positions[tile]
+    def store_index(self, tile: int) -> int:
+        """Index of a tile's last STORE, which must have been emitted."""
+        return self._store_indices[tile]
 
     def last_writer(self, written: TensorSlice) -> int:
         """The last tile that writes into a slice of a tensor, or -1."""
@@ -110,12 +110,12 @@ class Stores:
         emitter = self._emitter
         outer, emitter.layer = emitter.layer, tile.layer.number
         for repetition in tile.repetitions:
-            position = self._store_repetition(tile, repetition)
-        self._positions.append(position)
+            index = self._store_repetition(tile, repetition)
+        self._store_indices.append(index)
         emitter.layer = outer
 
     def _store_repetition(self, tile: OutputTile, repetition: int) -> int:
-        """Emit the STORE of a repetition and its side data; returns its position."""
+        """Emit the STORE of a repetition and its side data; returns its index."""
         emitter, mapped = self._emitter, tile.layer.mapped
         spatial, others, across = tile.spatial, mapped.layer.others, mapped.layer.repeats[1]
         place = self._tensors[mapped.layer.output]
@@ -127,7 +127,7 @@ class Stores:
             local=int(place.space == "buffer"), **tile.words)
         self._set_chain(tile)
         # A pooled STORE runs beside its POOL; any other begins when its sums are final.
-        position = emitter.emit(
+        index = emitter.emit(
             Opcode.STORE, after={} if tile.pooled else {Queue.COMPUTE: tile.computed}, offset=to.offset,
             blocks=len(tile.blocks), bank=tile.bank, pooled=int(tile.pooled), repeats=across - 1)
         if not others:
@@ -138,7 +138,7 @@ class Stores:
                 self._load_parameters(tile, block, 1)
                 for name in others:
                     self._load_other(tile, name, block, None if self._is_broadcast(mapped, name) else repetition)
-        return position
+        return index
 
     def _is_broadcast(self, mapped: MappedLayer, name: str) -> bool:
         """Whether a tensor that is read beside the input has one number for all pixels of a channel."""
@@ -170,7 +170,7 @@ class Stores:
         place = self._in_memory(tensor)
         _, height, width = place.shape
         writer = self.last_writer(TensorSlice(tensor, (block, block + 1), (start, end)))
-        after = {} if writer < 0 else {Queue.STORE: self._emitter.recent(Queue.STORE, self.position(writer))}
+        after = {} if writer < 0 else {Queue.STORE: self._emitter.recent(Queue.STORE, self.store_index(writer))}
         self._emitter.emit(
             Opcode.LOAD_SIDE, after=after, offset=place.offset + block * height * width + start,
             cols=1 if repetition is None else cols * across, rows=rows, row_pitch=width * down if rows > 1 else 0)

@@ -33,7 +33,7 @@ class Tiles:
 
     @property
     def last_compute(self) -> int:
-        """Position of the last COMPUTE or POOL."""
+        """Index of the last COMPUTE or POOL."""
         return self.emitter.count(Queue.COMPUTE) - 1
 
     def begin(self, layer: PlacedLayer, geometry: Geometry, spatial: SpatialTile, blocks: range, *,
@@ -93,7 +93,7 @@ class Tile:
         tiles.emitter.layer = self._layer.number
         awaited = max(self._stored(range(reduction.block, reduction.block + reduction.blocks)), self._before)
         tiles.stores.flush(awaited)
-        after = {Queue.LOAD: chunk.loaded, Queue.STORE: tiles.stores.position(awaited) if awaited >= 0 else -1}
+        after = {Queue.LOAD: chunk.loaded, Queue.STORE: tiles.stores.store_index(awaited) if awaited >= 0 else -1}
         fields = self.geometry.compute_fields(self.spatial, tiles.config, narrow=self._narrow, rows=reduction.rows)
         tiles.emitter.set(Opcode.COMPUTE_SET, **fields)
         ahead, chunk.ahead = chunk.ahead, 0
@@ -131,7 +131,7 @@ class Tile:
         self._tiles.emitter.set(Opcode.COMPUTE_SET, **geometry.compute_fields(box, self._tiles.config))
         after, stored = {Queue.LOAD: chunk.loaded}, self._stored(chunk.blocks)
         if stored >= 0:
-            after[Queue.STORE] = self._tiles.stores.position(stored)
+            after[Queue.STORE] = self._tiles.stores.store_index(stored)
         self._emit(Opcode.POOL, after, buf_base=chunk.place.base, blocks=len(chunk.blocks),
                    maximum=int(maximum), resume=int(not first), open=int(not last))
         if last:

@@ -229,11 +229,11 @@ class BinaryMapping(ConvMapping):
 
     def load(self, emitter: Emitter, place: Placement, geometry: Geometry, spatial: SpatialTile, blocks: range,
              base: int, after: dict[Queue, int]) -> int:
-        position = -1
+        index = -1
         for loaded in self.signs.loads(blocks):
-            position = self._load(emitter, place, geometry, spatial, loaded,
-                                  base + (loaded.start - blocks.start) * spatial.entries, after)
-        return position
+            index = self._load(emitter, place, geometry, spatial, loaded,
+                               base + (loaded.start - blocks.start) * spatial.entries, after)
+        return index
 
     def _load(self, emitter: Emitter, place: Placement, geometry: Geometry, spatial: SpatialTile, blocks: range,
               base: int, after: dict[Queue, int]) -> int:

@@ -167,7 +167,7 @@ class GatherMapping(ConvMapping):
     def load(self, emitter: Emitter, place: Placement, geometry: Geometry, spatial: SpatialTile, blocks: range,
              base: int, after: dict[Queue, int]) -> int:
         assert isinstance(geometry, GatherGeometry)
-        position = -1
+        index = -1
         for piece in geometry.pieces(self.config):
             if piece.block not in blocks:
                 continue
@@ -177,7 +177,7 @@ class GatherMapping(ConvMapping):
                 {**fields["set"], "block_pitch": 0, "pad_value": self.padding, "stride": 1,
                  "buf_row_pitch": spatial.row_pitch, "buf_block_pitch": spatial.entries},
                 Opcode.LOAD_GATHER, fields["gather"])
-            position = emitter.emit(
+            index = emitter.emit(
                 Opcode.LOAD_ACT, after=dict(after), buf_base=base + (piece.block - blocks.start) * spatial.entries,
                 blocks=1, **{**act, "offset": place.offset + act["offset"]})
-        return position
+        return index

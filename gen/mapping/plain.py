@@ -268,7 +268,7 @@ def _begin_held(ring: BufferRing, entries: int, blocks: int, chunk: int) -> None
         if not ring.room_ahead(entries * blocks):
             ring.restart()
         return
-    at, waste = ring.position, 0
+    at, waste = ring.next_entry, 0
     for start in range(0, blocks, chunk):
         size = entries * min(chunk, blocks - start)
         if at + size > depth:
