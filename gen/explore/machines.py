@@ -22,7 +22,7 @@ __all__ = ["MachineProblem", "default_objectives", "known_objectives"]
 
 #: Of a machine that cannot be built or cannot compute the model: further from a solution than one that is too large.
 _IMPOSSIBLE = 100.0
-#: A fused pair of layers is tried out before it is chosen: mapping takes several times as long.
+#: A fusion of two layers is tried out before it is chosen: mapping takes several times as long.
 _FUSION_WEIGHT = 5.0
 
 

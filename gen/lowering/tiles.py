@@ -37,13 +37,13 @@ class Tiles:
         return self.emitter.count(Queue.COMPUTE) - 1
 
     def begin(self, layer: PlacedLayer, geometry: Geometry, spatial: SpatialTile, blocks: range, *,
-              narrow: bool = False, repetitions: range | None = None) -> "Tile":
-        """A tile of some channel blocks; ``narrow``: it is computed with ``spread``.
+              spread: bool = False, repetitions: range | None = None) -> "Tile":
+        """A tile of some channel blocks; ``spread``: its words are SPREAD.
 
         ``repetitions``: of each row, all unless given; as in `OutputTile`.
         """
         repetitions = range(layer.mapped.layer.repeats[0]) if repetitions is None else repetitions
-        return Tile(self, layer, geometry, spatial, blocks, narrow, repetitions)
+        return Tile(self, layer, geometry, spatial, blocks, spread, repetitions)
 
     def take_bank(self) -> tuple[int, int]:
         """A bank for a tile, and the tile whose STORE must have read it before.
@@ -72,9 +72,9 @@ class Tile:
     """One output tile, from its first COMPUTE to its last."""
 
     def __init__(self, tiles: Tiles, layer: PlacedLayer, geometry: Geometry, spatial: SpatialTile, blocks: range,
-                 narrow: bool, repetitions: range) -> None:
+                 spread: bool, repetitions: range) -> None:
         self._tiles, self._layer, self.geometry, self.spatial = tiles, layer, geometry, spatial
-        self._blocks, self._narrow, self._repetitions = blocks, narrow, repetitions
+        self._blocks, self._spread, self._repetitions = blocks, spread, repetitions
         #: Its accumulator bank, once it has begun, and the tile that was there before.
         self._bank = self._before = -1
 
@@ -94,7 +94,7 @@ class Tile:
         awaited = max(self._stored(range(reduction.block, reduction.block + reduction.blocks)), self._before)
         tiles.stores.flush(awaited)
         after = {Queue.LOAD: chunk.loaded, Queue.STORE: tiles.stores.store_index(awaited) if awaited >= 0 else -1}
-        fields = self.geometry.compute_fields(self.spatial, tiles.config, narrow=self._narrow, rows=reduction.rows)
+        fields = self.geometry.compute_fields(self.spatial, tiles.config, spread=self._spread, rows=reduction.rows)
         tiles.emitter.set(Opcode.COMPUTE_SET, **fields)
         ahead, chunk.ahead = chunk.ahead, 0
         self._layer.mapped.compute(self, reduction, chunk, after, first=first, ahead=ahead, row=row)
@@ -142,7 +142,7 @@ class Tile:
         self._tiles.finish(self._output(bank=self._bank, pooled=False))
 
     def _output(self, *, bank: int, pooled: bool) -> OutputTile:
-        fields = {} if pooled else self.geometry.store_fields(self.spatial, self._tiles.config, narrow=self._narrow)
+        fields = {} if pooled else self.geometry.store_fields(self.spatial, self._tiles.config, spread=self._spread)
         return OutputTile(self._layer, self.spatial, self._blocks, self._repetitions, bank, pooled,
                           self._tiles.last_compute, fields)
 

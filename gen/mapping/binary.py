@@ -177,7 +177,7 @@ def _unit_stage(stage: Requantize, constant: int) -> Requantize | None:
 class _Cost(ConvCost):
     """On the unit, from int8 feature maps or maps of signs."""
 
-    may_be_narrow = False
+    may_spread = False
     signs: SignSource
 
     def load(self, spatial: SpatialTile) -> float:

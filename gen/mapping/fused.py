@@ -1,8 +1,8 @@
 """Depthwise layers whose result goes to a pointwise layer through the input buffer (docs/datapath.md, Fusion).
 
-The pair is cut into *units*, whole rows of the depthwise layer's output with all channels. A unit is computed in
-windows and stored to the input buffer as one long row a block, which is what the pointwise layer computes on. While it
-does, the next unit's blocks are made one by one between its COMPUTEs, so that their stores run beside it.
+The two are cut into *bands*, whole rows of the depthwise layer's output with all channels. A band is computed by the
+window mapping and stored to the input buffer as one long row a block, which is what the pointwise layer computes on.
+Meanwhile the next band's blocks are made one by one between its COMPUTEs, so that their stores run beside it.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -17,7 +17,7 @@ from gen.lowering.mapped import MappedLayer, PlacedLayer
 from gen.lowering.placed import in_buffer
 from gen.lowering.steps import MappedGraph, Step
 from gen.lowering.tiles import Tiles
-from gen.mapping.pack import is_narrow
+from gen.mapping.pack import is_spread
 from gen.mapping.plain import ConvMapping, PlainMapping
 from gen.mapping.trial import Trial
 from gen.mapping.windows import WindowGeometry, WindowMapping, WindowWeights
@@ -37,7 +37,7 @@ from gen.tiling.schedule import (
 )
 from gen.tiling.weights import PARAMETER_BEATS
 
-__all__ = ["FusedPair", "FusedPlan", "fusable", "fuse"]
+__all__ = ["FusedLayers", "FusedPlan", "fusable", "fuse"]
 
 _SpatialTiles = list[SpatialTile]
 
@@ -51,14 +51,14 @@ _STORE_GAP, _STORE_SET_GAP = 11, 26
 _PROMISING = 0.95
 #: Tilings that are tried out.
 _CANDIDATES = 2
-#: Rows that a depthwise tile may have, in units.
-_TILE_UNITS = (1, 2, 4, 8, 16)
+#: Bands that a depthwise tile may have.
+_TILE_BANDS = (1, 2, 4, 8, 16)
 
 
 @dataclass(frozen=True)
 class FusedPlan:
-    """The tiling of two layers. ``pointwise.spatial_tiles`` are the units, parts of ``depthwise.spatial_tiles``; each
-    is one of the ``strips`` in the input buffer.
+    """The tiling of two layers. ``pointwise.spatial_tiles`` are the bands, each part of one of
+    ``depthwise.spatial_tiles`` and one of the ``strips`` in the input buffer.
     """
 
     depthwise: Plan
@@ -66,7 +66,7 @@ class FusedPlan:
     strips: Strips
     #: Output tiles of the pointwise layer.
     tiles: int
-    #: The first unit's blocks are made between the parts of its first pointwise tile, not before it.
+    #: The first band's blocks are made between the steps of its first pointwise tile, not before it.
     early: bool
     cycles: float
     beats: float
@@ -75,19 +75,19 @@ class FusedPlan:
     def cost(self) -> float:
         return self.cycles + BEAT_WEIGHT * self.beats
 
-    def pieces(self, unit: int, tile: int) -> list[tuple[int, int]]:
-        """The parts in which a pointwise tile is computed: (depthwise blocks made before it, its last input block + 1).
+    def interleaving(self, band: int, tile: int) -> list[tuple[int, int]]:
+        """How a pointwise tile is computed: (depthwise blocks made before it, its last input block + 1).
 
-        The next unit's blocks are shared out evenly between the tiles and within each.
+        The next band's blocks are shared out evenly between the tiles and within each.
         """
-        blocks, early = self.strips.blocks, self.early and unit == 0
+        blocks, early = self.strips.blocks, self.early and band == 0
         if early and tile == 0:
             return [(min(blocks, block + 2), block + 1) for block in range(blocks)]
         tile, tiles = tile - early, self.tiles - early
-        coming = blocks if unit + 1 < len(self.pointwise.spatial_tiles) else 0
+        coming = blocks if band + 1 < len(self.pointwise.spatial_tiles) else 0
         first, last = coming * tile // tiles, coming * (tile + 1) // tiles
         ends = [blocks * (number + 1) // (last - first + 1) for number in range(last - first)]
-        made = (unit + 1) * blocks + first
+        made = (band + 1) * blocks + first
         return [(made + number, end) for number, end in enumerate((*ends, blocks))]
 
 
@@ -107,7 +107,7 @@ def fusable(graph: Graph, first: Conv, second: Conv) -> bool:
 
 
 @dataclass(frozen=True, eq=False)
-class FusedPair(Step):
+class FusedLayers(Step):
     """Two layers, of which the second reads what the first makes from the input buffer."""
 
     first: WindowMapping
@@ -126,14 +126,14 @@ class FusedPair(Step):
         (depthwise, pointwise), second, plan = placed, self.second, self.plan.pointwise
         blocks, out_blocks = range(self.plan.strips.blocks), second.output_blocks(tiles.config.oc_groups)
         coming, made = self.first.output_tiles(tiles, depthwise), 0
-        for unit, spatial in enumerate(plan.spatial_tiles):
+        for band, spatial in enumerate(plan.spatial_tiles):
             chunk = tiles.chunks.load(pointwise, plan.geometry, spatial, blocks)
             for number, slices in enumerate(second.tiles):
                 tile = tiles.begin(pointwise, plan.geometry, spatial, out_blocks[number],
-                                   narrow=plan.narrow and number == len(second.tiles) - 1)
+                                   spread=plan.spread and number == len(second.tiles) - 1)
                 low = 0
-                for count, high in self.plan.pieces(unit, number):
-                    # Between parts of this tile, which keeps its bank, others pass through the other one.
+                for count, high in self.plan.interleaving(band, number):
+                    # Between these steps of the tile, which keeps its bank, others pass through the other one.
                     while made < count:
                         next(coming)
                         made += 1
@@ -145,35 +145,35 @@ class FusedPair(Step):
 
 
 def fuse(mapped: MappedGraph, options: CompileOptions) -> MappedGraph:
-    """The graph with those pairs of layers fused that are faster together, by the time model."""
+    """The graph with neighbouring layers fused where they are faster together, by the time model."""
     if not mapped.config.local_store or (options.depthwise, options.fusion) != ("auto", "auto"):
         return mapped
     trial, buffer = Trial(mapped), in_buffer(mapped)
     steps: list[Step] = list(mapped.steps)
     for number, (first, second) in enumerate(pairwise(mapped.steps)):
         room = partial(buffer.room, Lifetime(number, number + 1))
-        pairs = _pairs(first.layers[0], second.layers[0], mapped, room)
-        if not pairs:
+        ways = _ways(first.layers[0], second.layers[0], mapped, room)
+        if not ways:
             continue
         # By themselves, to see whether any is good; then with their neighbours, whose waiting they decide.
         limit = _GAIN * trial.cycles([first, second])
-        if not any(trial.cycles([pair], limit) < limit for pair in pairs):
+        if not any(trial.cycles([fused], limit) < limit for fused in ways):
             continue
         at = steps.index(first)
         before, behind = steps[max(0, at - 1):at], steps[at + 2:at + 3]
         limit = _GAIN * trial.cycles([*before, first, second, *behind])
-        best: FusedPair | None = None
-        for pair in pairs:
-            cycles = trial.cycles([*before, pair, *behind], limit)
+        best: FusedLayers | None = None
+        for fused in ways:
+            cycles = trial.cycles([*before, fused, *behind], limit)
             if cycles < limit:
-                limit, best = cycles, pair
+                limit, best = cycles, fused
         if best is not None:
             steps[at:at + 2] = [best]
     return replace(mapped, steps=steps)
 
 
-def _pairs(first: MappedLayer, second: MappedLayer, mapped: MappedGraph,
-           room: Callable[[Strips], int]) -> list[FusedPair]:
+def _ways(first: MappedLayer, second: MappedLayer, mapped: MappedGraph,
+          room: Callable[[Strips], int]) -> list[FusedLayers]:
     """With ``room`` beside strips for what is loaded, the ways to fuse two layers that are worth a trial."""
     if not (isinstance(first, ConvMapping) and isinstance(second, PlainMapping)
             and fusable(mapped.graph, first.layer, second.layer)):
@@ -188,14 +188,14 @@ def _pairs(first: MappedLayer, second: MappedLayer, mapped: MappedGraph,
     pointwise = Geometry.of(second.layer, second.source, second.target)
     limit = _PROMISING * (first.plan.cost + second.plan.cost)
     return [
-        FusedPair(WindowMapping(
+        FusedLayers(WindowMapping(
             layer=layer, source=first.source, target=first.target, config=config, requantize=first.requantize,
             plan=plan.depthwise, tiles=weights.tiles, taps=weights), replace(second, plan=plan.pointwise), plan)
         for plan in _plans(_Costs(second, geometry, pointwise, weights, config), room) if plan.cost < limit]
 
 
 class _Costs:
-    """Cycles of the engines for a unit."""
+    """Cycles of the engines for a band."""
 
     def __init__(self, second: PlainMapping, geometry: WindowGeometry, pointwise: Geometry, taps: WindowWeights,
                  config: NpuConfig) -> None:
@@ -204,42 +204,42 @@ class _Costs:
         self.blocks = len(taps.tiles)
         self.out_blocks = -(-second.target.shape[0] // config.ic_lanes)
         self.others, self.store_cycles = len(second.others), store_cycles(second.layer)
-        self.narrow = (is_narrow(second.layer, len(second.tiles) - 1, config)
+        self.spread = (is_spread(second.layer, len(second.tiles) - 1, config)
                        and pointwise.output_size[1] > config.pixel_lanes)
-        self.all_narrow = self.narrow and len(second.tiles) == 1
+        self.all_spread = self.spread and len(second.tiles) == 1
         self._steps = sum(geometry.steps(config, reduction.rows) for tile in taps.tiles for reduction in tile)
         self._slices = sum(map(len, taps.tiles))
 
-    def depthwise(self, part: SpatialTile) -> float:
-        step = step_pace(self.geometry.step_cycles(part, self.config), self.config.weight_beats, self.config)
+    def depthwise(self, band: SpatialTile) -> float:
+        step = step_pace(self.geometry.step_cycles(band, self.config), self.config.weight_beats, self.config)
         return self._steps * step + self._slices * 2 * WINDOW_OVERHEAD
 
-    def depthwise_store(self, part: SpatialTile, gap: int = _STORE_GAP) -> float:
-        return self.blocks * (part.rows * part.cols + gap)
+    def depthwise_store(self, band: SpatialTile, gap: int = _STORE_GAP) -> float:
+        return self.blocks * (band.rows * band.cols + gap)
 
-    def pointwise_compute(self, unit: SpatialTile) -> float:
+    def pointwise_compute(self, band: SpatialTile) -> float:
         cycles, last = 0.0, len(self.second.tiles) - 1
         for number, tile in enumerate(self.second.tiles):
-            words = self.pointwise.words(unit, self.config, narrow=self.narrow and number == last)
+            words = self.pointwise.words(band, self.config, spread=self.spread and number == last)
             for reduction in tile:
                 steps = reduction.blocks * reduction.groups
                 cycles += steps * step_pace(words, reduction.step_beats(self.config), self.config)
         return cycles + COMPUTE_OVERHEAD * (self.blocks + len(self.second.tiles))
 
-    def pointwise_store(self, unit: SpatialTile) -> float:
-        pixels = unit.cols * self.store_cycles
+    def pointwise_store(self, band: SpatialTile) -> float:
+        pixels = band.cols * self.store_cycles
         return self.out_blocks * (pixels + self.others * PARAMETER_BEATS) + len(self.second.tiles) * _STORE_SET_GAP
 
-    def load(self, part: SpatialTile) -> float:
-        """Beats that a unit's depthwise part needs on the bus, padding counted with them."""
-        return self.blocks * (part.load_beats + PARAMETER_BEATS) + self.taps.beats
+    def load(self, band: SpatialTile) -> float:
+        """Beats that a band's depthwise part needs on the bus, padding counted with them."""
+        return self.blocks * (band.load_beats + PARAMETER_BEATS) + self.taps.beats
 
-    def pointwise_load(self, unit: SpatialTile) -> float:
-        return self.second.weight_beats + self.out_blocks * (PARAMETER_BEATS + self.others * unit.cols)
+    def pointwise_load(self, band: SpatialTile) -> float:
+        return self.second.weight_beats + self.out_blocks * (PARAMETER_BEATS + self.others * band.cols)
 
 
 def _tilings(costs: _Costs) -> Iterator[tuple[WindowGeometry, _SpatialTiles, list[_SpatialTiles], _SpatialTiles]]:
-    """(geometry, tiles, their parts, units) worth looking at."""
+    """(geometry, tiles, bands of each, the bands as the pointwise layer's tiles) worth looking at."""
     config, geometry = costs.config, costs.geometry
     height, width = geometry.output_size
     row_words = -(-width // geometry.word_columns(config))
@@ -250,31 +250,31 @@ def _tilings(costs: _Costs) -> Iterator[tuple[WindowGeometry, _SpatialTiles, lis
             continue
         seen.add(rows)
         words = -(-rows // geometry.word_rows) * row_words
-        unit = costs.pointwise.spatial_tile(0, 1, 0, rows * width, config)
-        if words > config.acc_depth or costs.pointwise.words(unit, config, narrow=costs.all_narrow) > config.acc_depth:
+        band = costs.pointwise.spatial_tile(0, 1, 0, rows * width, config)
+        if words > config.acc_depth or costs.pointwise.words(band, config, spread=costs.all_spread) > config.acc_depth:
             continue
-        form = replace(geometry, part_words=words)
-        for several in _TILE_UNITS:
+        form = replace(geometry, band_words=words)
+        for several in _TILE_BANDS:
             tile_count = -(-height // (rows * several))
             if several > 1 and tile_count * several >= 2 * count:
                 break
             tiles = [form.spatial_tile(*rows_of_tile, 0, width, config)
                      for rows_of_tile in split(height, tile_count, geometry.word_rows)]
-            parts = [form.parts(tile, config) for tile in tiles]
-            units = [costs.pointwise.spatial_tile(0, 1, part.y * width, part.rows * width, config)
-                     for of_tile in parts for part in of_tile]
+            depthwise = [form.bands(tile, config) for tile in tiles]
+            pointwise = [costs.pointwise.spatial_tile(0, 1, band.y * width, band.rows * width, config)
+                         for of_tile in depthwise for band in of_tile]
             if all(form.fits(tile, config) for tile in tiles) and all(
-                    costs.pointwise.fits(unit, config)
-                    and costs.pointwise.words(unit, config, narrow=costs.all_narrow) <= config.acc_depth
-                    for unit in units):
-                yield form, tiles, parts, units
+                    costs.pointwise.fits(band, config)
+                    and costs.pointwise.words(band, config, spread=costs.all_spread) <= config.acc_depth
+                    for band in pointwise):
+                yield form, tiles, depthwise, pointwise
 
 
-def _estimate(costs: _Costs, tiles: Sequence[SpatialTile], parts: Sequence[Sequence[SpatialTile]],
-              units: Sequence[SpatialTile], room: int) -> tuple[float, float, int] | None:
-    """(cycles, beats, chunk) of a tiling; None if the ``room`` beside its units is too small."""
+def _estimate(costs: _Costs, tiles: Sequence[SpatialTile], depthwise: Sequence[Sequence[SpatialTile]],
+              pointwise: Sequence[SpatialTile], room: int) -> tuple[float, float, int] | None:
+    """(cycles, beats, chunk) of a tiling; None if the ``room`` beside its bands is too small."""
     config, blocks = costs.config, costs.blocks
-    flat = [part for of_tile in parts for part in of_tile]
+    flat = [band for of_tile in depthwise for band in of_tile]
     entries = max(tile.entries for tile in tiles)
     whole = len(flat) > len(tiles)      # tiles are loaded row by row, with all their blocks
     if whole:
@@ -286,43 +286,43 @@ def _estimate(costs: _Costs, tiles: Sequence[SpatialTile], parts: Sequence[Seque
         return None
     serial = chunk * entries * 2 > room     # loading cannot run ahead
     cycles, beats = 3.0 * LATENCY, 0.0
-    # The first unit's depthwise part by itself; then each unit's pointwise part with the next one's depthwise part.
+    # The first band's depthwise part by itself; then each band's pointwise part with the next one's depthwise part.
     first = flat[0]
     cycles += chunk * first.load_beats + max(
         costs.load(first) - chunk * first.load_beats, costs.depthwise_store(first), costs.depthwise(first))
-    for number, unit in enumerate(units):
-        part = flat[number + 1] if number + 1 < len(flat) else None
-        array, store = costs.pointwise_compute(unit), costs.pointwise_store(unit)
-        load, port = costs.pointwise_load(unit), 0.0
-        beats += load + costs.load(flat[number]) + costs.out_blocks * unit.cols
-        if part is not None:
-            array += costs.depthwise(part)
-            store += costs.depthwise_store(part, _STORE_SET_GAP)
-            load += costs.load(part)
-            port = blocks * (part.load_beats + part.rows * part.cols)
+    for number, band in enumerate(pointwise):
+        following = flat[number + 1] if number + 1 < len(flat) else None
+        array, store = costs.pointwise_compute(band), costs.pointwise_store(band)
+        load, port = costs.pointwise_load(band), 0.0
+        beats += load + costs.load(flat[number]) + costs.out_blocks * band.cols
+        if following is not None:
+            array += costs.depthwise(following)
+            store += costs.depthwise_store(following, _STORE_SET_GAP)
+            load += costs.load(following)
+            port = blocks * (following.load_beats + following.rows * following.cols)
         cycles += max(array, store, load, port)
-        if part is not None and serial:
+        if following is not None and serial:
             cycles += min(load, array)
-    cycles += costs.out_blocks / len(costs.second.tiles) * units[-1].cols * costs.store_cycles
+    cycles += costs.out_blocks / len(costs.second.tiles) * pointwise[-1].cols * costs.store_cycles
     return cycles, beats, chunk
 
 
 def _plans(costs: _Costs, room: Callable[[Strips], int]) -> list[FusedPlan]:
     """The best tilings of a depthwise layer in windows and the pointwise one after it, by the cycles reckoned."""
     plans = []
-    for form, tiles, parts, units in _tilings(costs):
-        strips = Strips(costs.blocks, tuple(unit.x for unit in units), costs.pointwise.output_size[1],
-                        min(2, len(units)), costs.config.banks)
-        estimate = _estimate(costs, tiles, parts, units, room(strips))
+    for form, tiles, depthwise, pointwise in _tilings(costs):
+        strips = Strips(costs.blocks, tuple(band.x for band in pointwise), costs.pointwise.output_size[1],
+                        min(2, len(pointwise)), costs.config.banks)
+        estimate = _estimate(costs, tiles, depthwise, pointwise, room(strips))
         if estimate is not None:
             cycles, beats, chunk = estimate
             plans.append(FusedPlan(Plan(form, tuple(tiles), chunk, False, False, 0, 0),
-                                   Plan(costs.pointwise, tuple(units), costs.blocks, True, costs.narrow, 0, 0),
+                                   Plan(costs.pointwise, tuple(pointwise), costs.blocks, True, costs.spread, 0, 0),
                                    strips, len(costs.second.tiles), False, cycles, beats))
     plans.sort(key=lambda plan: plan.cost)
-    # With few units the layers around come closer, which is not in the reckoning.
+    # With few bands the layers around come closer, which is not in the reckoning.
     few = min(plans, key=lambda plan: (len(plan.pointwise.spatial_tiles), plan.cost), default=None)
     best = [plan for number, plan in enumerate(plans) if number < _CANDIDATES or plan is few]
-    # A start between the parts of the first tile needs a second one for the next unit's blocks.
+    # A start between the steps of the first tile needs a second one for the next band's blocks.
     return best + [replace(plan, early=True) for plan in best
                    if plan.strips.blocks > 2 and (plan.tiles > 1 or len(plan.pointwise.spatial_tiles) == 1)]

@@ -14,11 +14,11 @@ from cores.config import NpuConfig
 from gen.ir.graph import Conv
 from gen.tiling.weights import ReductionSlice, TileSlices
 
-__all__ = ["is_narrow", "pack", "pack_lanes", "slices_of", "weight_parts"]
+__all__ = ["is_spread", "pack", "pack_lanes", "slices_of", "weight_parts"]
 
 
-def is_narrow(layer: Conv, tile: int, config: NpuConfig) -> bool:
-    """Whether an output tile has no more channels than one group of output lanes, so that the others can help it."""
+def is_spread(layer: Conv, tile: int, config: NpuConfig) -> bool:
+    """Whether an output tile has no more channels than a group of output lanes, so that others can help (SPREAD)."""
     rest = layer.weights.shape[0] - tile * config.oc_lanes
     return bool(config.depthwise) and config.oc_groups > 1 and not layer.depthwise and rest <= config.ic_lanes
 
@@ -26,7 +26,7 @@ def is_narrow(layer: Conv, tile: int, config: NpuConfig) -> bool:
 def _blocks_of_tile(layer: Conv, tile: int, config: NpuConfig) -> tuple[int, np.ndarray]:
     """First input block of an output tile, and its weights (blocks, taps, tm, tn) int16; zero where no channels are.
 
-    All groups of output lanes have the weights of a narrow tile.
+    All groups of output lanes have the weights of a spread tile.
     """
     tm, tn = config.oc_lanes, config.ic_lanes
     weights = layer.weights[tile * tm:(tile + 1) * tm]
@@ -45,7 +45,7 @@ def _blocks_of_tile(layer: Conv, tile: int, config: NpuConfig) -> tuple[int, np.
     out[:full, :, :rows] = flat[:, :full * tn].reshape(rows, full, tn, taps).transpose(1, 3, 0, 2)
     if full < blocks:
         out[full, :, :rows, :channels - full * tn] = flat[:, full * tn:].transpose(2, 0, 1)
-    if is_narrow(layer, tile, config):
+    if is_spread(layer, tile, config):
         out = np.tile(out[:, :, :tn], (1, 1, config.oc_groups, 1))
     return 0, out
 

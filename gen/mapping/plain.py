@@ -17,7 +17,7 @@ from gen.lowering.buffer_allocation import BufferRing, Chunk
 from gen.lowering.mapped import PlacedLayer
 from gen.lowering.tiles import Tile, Tiles
 from gen.mapping.base import LayerContext, Mapping
-from gen.mapping.pack import is_narrow, pack, slices_of
+from gen.mapping.pack import is_spread, pack, slices_of
 from gen.tiling.geometry import MAX_BLOCKS, Geometry, SpatialTile
 from gen.tiling.schedule import (
     CHUNK_CYCLES,
@@ -64,7 +64,7 @@ class ConvMapping(Mapping):
             chunks: list[Chunk] = []
             for number, (blocks, slices) in enumerate(sets):
                 last = number == len(sets) - 1
-                tile = tiles.begin(placed, plan.geometry, spatial, blocks, narrow=plan.narrow and last)
+                tile = tiles.begin(placed, plan.geometry, spatial, blocks, spread=plan.spread and last)
                 if number == 0 or not plan.held:
                     needed = blocks if self.layer.depthwise else range(in_blocks)
                     chunks = self._load_and_compute(tiles, tile, placed, slices, needed)
@@ -125,7 +125,7 @@ class PlainMapping(ConvMapping):
     def mode(self) -> str:
         if self.layer.depthwise:
             return "depthwise"
-        if self.plan.narrow and len(self.tiles) == 1:
+        if self.plan.spread and len(self.tiles) == 1:
             return "narrow"
         return "sparse" if self.is_sparse else "dense"
 
@@ -160,28 +160,28 @@ class ConvCost:
     def __init__(self, layer: Conv, tiles: TileSlices, geometry: Geometry, config: NpuConfig, *,
                  input_blocks: int) -> None:
         self.config, self.geometry, self.depthwise, self.tiles = config, geometry, layer.depthwise, len(tiles)
-        self.narrow = self.may_be_narrow and is_narrow(layer, len(tiles) - 1, config)
+        self.spread = self.may_spread and is_spread(layer, len(tiles) - 1, config)
         # Where a row is one word anyway, nothing is gained.
-        self.narrow = self.narrow and geometry.output_size[1] > config.pixel_lanes
+        self.spread = self.spread and geometry.output_size[1] > config.pixel_lanes
         self.out_blocks = -(-layer.weights.shape[0] // config.ic_lanes)
         self.in_blocks = min(input_blocks, config.oc_groups) if layer.depthwise else input_blocks
         self.others, self.store_cycles = len(layer.others), store_cycles(layer)
         taps = geometry.steps(config)
-        #: (steps, beats of a step, narrow) of all output tiles.
+        #: (steps, beats of a step, spread) of all output tiles.
         self.steps: list[tuple[int, int, bool]] = []
-        for part, narrow in ((tiles[:-1], False), (tiles[-1:], True)) if self.narrow else ((tiles, False),):
+        for part, spread in ((tiles[:-1], False), (tiles[-1:], True)) if self.spread else ((tiles, False),):
             counts: Counter[int] = Counter()
             for item in (item for tile in part for item in tile):
                 counts[item.step_beats(config)] += item.blocks * item.groups
-            self.steps += [(taps * count, beats, narrow) for beats, count in counts.items()]
+            self.steps += [(taps * count, beats, spread) for beats, count in counts.items()]
         self.slices = sum(map(len, tiles))
 
     #: Whether the last output tile's channels may be spread over all lanes.
-    may_be_narrow = True
+    may_spread = True
 
     @property
-    def all_narrow(self) -> bool:
-        return self.narrow and self.tiles == 1
+    def all_spread(self) -> bool:
+        return self.spread and self.tiles == 1
 
     def load(self, spatial: SpatialTile) -> float:
         """Cycles to bring in all input blocks of a tile."""
@@ -189,13 +189,13 @@ class ConvCost:
 
     def words(self, spatial: SpatialTile) -> int:
         """Accumulator words of the widest output tile."""
-        return self.geometry.words(spatial, self.config, narrow=self.all_narrow)
+        return self.geometry.words(spatial, self.config, spread=self.all_spread)
 
     def _compute(self, spatial: SpatialTile) -> float:
         """Cycles of all output tiles."""
         return sum(
-            steps * step_pace(self.geometry.step_cycles(spatial, self.config, narrow=narrow), beats, self.config)
-            for steps, beats, narrow in self.steps)
+            steps * step_pace(self.geometry.step_cycles(spatial, self.config, spread=spread), beats, self.config)
+            for steps, beats, spread in self.steps)
 
     def _store(self, spatial: SpatialTile, blocks: int) -> int:
         return blocks * (self.geometry.store_beats(spatial) * self.store_cycles + PARAMETER_BEATS)
@@ -235,12 +235,12 @@ def plan_conv(name: str, cost: ConvCost) -> Plan:
     """Choose the tiling of layer ``name``. Raises LayerError when none fits the configuration."""
     config = cost.config
     found = [(cost.estimate(tiling.spatial_tiles), tiling)
-             for tiling in candidates(cost.geometry, config, narrow=cost.all_narrow, words=cost.words)]
+             for tiling in candidates(cost.geometry, config, spread=cost.all_spread, words=cost.words)]
     if not found:
         raise LayerError(name, f"no tile of it fits input_depth={config.input_depth} and acc_depth={config.acc_depth}; "
                                "build with deeper memories", code="no-tile")
     estimate, tiling = cheapest(found)
-    return tiling.finish(estimate, config, narrow=cost.narrow)
+    return tiling.finish(estimate, config, spread=cost.spread)
 
 
 # -- places in the input buffer --------------------------------------------------------------------------------------

@@ -19,12 +19,12 @@ __all__ = ["StochasticMapping"]
 class _Cost(ConvCost):
     """A word of pixels stays while its streams are made."""
 
-    may_be_narrow = False
+    may_spread = False
     #: Cycles of a word.
     stays: int
 
     def _compute(self, spatial: SpatialTile) -> float:
-        cycles = self.stays * self.geometry.step_cycles(spatial, self.config, narrow=False)
+        cycles = self.stays * self.geometry.step_cycles(spatial, self.config, spread=False)
         return sum(steps * step_pace(cycles, beats, self.config) for steps, beats, _ in self.steps)
 
 

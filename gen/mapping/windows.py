@@ -2,7 +2,7 @@
 
 Reduction lanes are neighbouring taps of one channel, and one COMPUTE makes one channel block of a tile: with `spread`
 for stride 1, with `alternate` for stride 2. A tile may have more rows than fit an accumulator bank: it is loaded and
-computed in parts, so that the rows that two parts need are loaded once.
+computed in bands of rows, so that the rows that two bands need are loaded once.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -46,8 +46,8 @@ _START_WEIGHT = 0.1
 class WindowGeometry(Geometry):
     """The loops of a depthwise layer in windows. All input rows are loaded, and all columns in their own order."""
 
-    #: Accumulator words that a part of a tile may take.
-    part_words: int = 0
+    #: Accumulator words that a band of a tile may take.
+    band_words: int = 0
 
     @classmethod
     def fitting(cls, layer: Conv, source: Tensor, target: Tensor, config: NpuConfig, *,
@@ -62,7 +62,7 @@ class WindowGeometry(Geometry):
             return None
         # The plain geometry of a 1x1 kernel is one long row, which suits windows as well.
         geometry = cls(plain.kernel, plain.stride, plain.pads, plain.input_size, plain.output_size,
-                       column_step=plain.column_step, repeats=plain.repeats, part_words=config.acc_depth)
+                       column_step=plain.column_step, repeats=plain.repeats, band_words=config.acc_depth)
         return geometry if geometry.step_rows <= MAX_KERNEL else None
 
     @property
@@ -95,28 +95,28 @@ class WindowGeometry(Geometry):
         columns = (cols - 1) * self.stride[1] + min(config.nnz_lanes, self.kernel[1])
         return max(-(-columns // config.banks), -(-cols // self.word_columns(config)))
 
-    def part_rows(self, spatial: SpatialTile, config: NpuConfig) -> int:
-        """Output rows of a tile that a part of it has at most."""
-        return max(1, self.part_words // -(-spatial.cols // self.word_columns(config))) * self.word_rows
+    def band_rows(self, spatial: SpatialTile, config: NpuConfig) -> int:
+        """Output rows that a band has at most."""
+        return max(1, self.band_words // -(-spatial.cols // self.word_columns(config))) * self.word_rows
 
-    def parts(self, spatial: SpatialTile, config: NpuConfig) -> list[SpatialTile]:
-        """A tile's parts from top to bottom, each with the input rows that those before it do not bring."""
-        parts = []
+    def bands(self, spatial: SpatialTile, config: NpuConfig) -> list[SpatialTile]:
+        """A tile's bands from top to bottom, each with the input rows that those before it do not bring."""
+        bands = []
         loaded = 0
-        for start, rows in split(spatial.rows, -(-spatial.rows // self.part_rows(spatial, config)), self.word_rows):
+        for start, rows in split(spatial.rows, -(-spatial.rows // self.band_rows(spatial, config)), self.word_rows):
             end = (start + rows - 1) * self.stride[0] + self.kernel[0]
             data = [min(max(row - spatial.pad_top, 0), spatial.data_rows) for row in (loaded, end)]
             above = min(spatial.pad_top, end) - min(spatial.pad_top, loaded)
             data_rows = data[1] - data[0]
-            parts.append(replace(
+            bands.append(replace(
                 spatial, y=spatial.y + start, rows=rows, row=spatial.row + data[0], data_rows=data_rows, pad_top=above,
                 pad_bottom=end - loaded - above - data_rows, buffer_row=loaded))
             loaded = end
-        return parts
+        return bands
 
-    def first_row(self, spatial: SpatialTile, part: SpatialTile) -> int:
-        """Buffer row at which the reads of a part of a tile begin."""
-        return (part.y - spatial.y) * self.stride[0]
+    def first_row(self, spatial: SpatialTile, band: SpatialTile) -> int:
+        """Buffer row at which the reads of a band of a tile begin."""
+        return (band.y - spatial.y) * self.stride[0]
 
     # -- what `Geometry` says of plain layers ----------------------------------------------------------------------
 
@@ -132,13 +132,13 @@ class WindowGeometry(Geometry):
     def word_rows(self) -> int:
         return 2 if self.alternate else 1
 
-    def word_columns(self, config: NpuConfig, *, narrow: bool = False) -> int:
+    def word_columns(self, config: NpuConfig, *, spread: bool = False) -> int:
         return config.word_columns(spread=not self.alternate)
 
     def steps(self, config: NpuConfig, rows: range | None = None) -> int:
         return (self.step_rows if rows is None else len(rows)) * self.tap_groups(config)
 
-    def step_cycles(self, spatial: SpatialTile, config: NpuConfig, *, narrow: bool = False) -> float:
+    def step_cycles(self, spatial: SpatialTile, config: NpuConfig, *, spread: bool = False) -> float:
         rows = -(-spatial.rows // self.word_rows) + self.shift / self.step_rows
         return rows * self.reads(spatial.cols, config)
 
@@ -154,7 +154,7 @@ class WindowGeometry(Geometry):
     def buffer_row_step(self, spatial: SpatialTile) -> int:
         return self.word_rows * self.stride[0] * spatial.row_pitch
 
-    def compute_fields(self, spatial: SpatialTile, config: NpuConfig, *, narrow: bool = False,
+    def compute_fields(self, spatial: SpatialTile, config: NpuConfig, *, spread: bool = False,
                        rows: range | None = None) -> Mapping[str, int]:
         rows = range(self.step_rows) if rows is None else rows
         return {
@@ -165,7 +165,7 @@ class WindowGeometry(Geometry):
             "reads": self.reads(spatial.cols, config),
         }
 
-    def store_fields(self, spatial: SpatialTile, config: NpuConfig, *, narrow: bool = False) -> Mapping[str, int]:
+    def store_fields(self, spatial: SpatialTile, config: NpuConfig, *, spread: bool = False) -> Mapping[str, int]:
         return {"words": self.words_form}
 
 
@@ -224,7 +224,7 @@ class WindowMapping(ConvMapping):
     def spatial_tiles(self) -> Sequence[SpatialTile]:
         geometry = self.plan.geometry
         assert isinstance(geometry, WindowGeometry)
-        return [part for spatial in self.plan.spatial_tiles for part in geometry.parts(spatial, self.config)]
+        return [band for spatial in self.plan.spatial_tiles for band in geometry.bands(spatial, self.config)]
 
     @classmethod
     def propose(cls, context: LayerContext[Conv]) -> "WindowMapping | None":
@@ -251,15 +251,15 @@ class WindowMapping(ConvMapping):
         geometry = self.plan.geometry
         assert isinstance(geometry, WindowGeometry)
         for spatial in self.plan.spatial_tiles:
-            parts = geometry.parts(spatial, tiles.config)
+            bands = geometry.bands(spatial, tiles.config)
             for blocks in self.output_blocks(self.plan.chunk):
                 room = tiles.chunks.ring.take(spatial.entries * len(blocks))
-                for rows in parts:
-                    chunk = tiles.chunks.load(placed, geometry, rows, blocks, self.tiles[blocks.start], room)
+                for band in bands:
+                    chunk = tiles.chunks.load(placed, geometry, band, blocks, self.tiles[blocks.start], room)
                     for block in blocks:
-                        tile = tiles.begin(placed, geometry, rows, range(block, block + 1))
+                        tile = tiles.begin(placed, geometry, band, range(block, block + 1))
                         for reduction in self.tiles[block]:
-                            tile.compute(reduction, chunk, row=geometry.first_row(spatial, rows))
+                            tile.compute(reduction, chunk, row=geometry.first_row(spatial, band))
                         # The last of them remains.
                         chunk.place.last_reader = tiles.last_compute
                         tile.end()
@@ -283,19 +283,19 @@ def _estimate(layer: Conv, geometry: WindowGeometry, weights: WindowWeights,
     loads = computes = stores = beats = 0.0
     for spatial, count in spatial_tiles:
         load, compute, written = 0.0, 0.0, geometry.store_beats(spatial)
-        parts = geometry.parts(spatial, config)
-        for part in parts:
-            step = step_pace(geometry.step_cycles(part, config), config.weight_beats, config)
+        bands = geometry.bands(spatial, config)
+        for band in bands:
+            step = step_pace(geometry.step_cycles(band, config), config.weight_beats, config)
             compute += steps * step + slices * WINDOW_OVERHEAD
-            load += blocks * (part.load_beats + PARAMETER_BEATS) + weights.beats
+            load += blocks * (band.load_beats + PARAMETER_BEATS) + weights.beats
         load += blocks * written * others
         beats += count * (load + blocks * written)
         if chunk * largest.entries * 2 > depth:
-            # The next chunk's first part is loaded when this one's last is computed.
-            load += compute / blocks * -(-blocks // chunk) / len(parts)
+            # The next chunk's first band is loaded when this one's last is computed.
+            load += compute / blocks * -(-blocks // chunk) / len(bands)
         loads, computes = loads + count * load, computes + count * compute
-        stores += count * blocks * (written * store_cycles(layer) + len(parts) * PARAMETER_BEATS)
-    first, last = geometry.parts(spatial_tiles[0][0], config)[0], geometry.parts(spatial_tiles[-1][0], config)[-1]
+        stores += count * blocks * (written * store_cycles(layer) + len(bands) * PARAMETER_BEATS)
+    first, last = geometry.bands(spatial_tiles[0][0], config)[0], geometry.bands(spatial_tiles[-1][0], config)[-1]
     fill, drain = chunk * first.load_beats, geometry.store_beats(last) * store_cycles(layer)
     between = steps / blocks * geometry.step_cycles(last, config)
     cycles = max(loads + between + drain, fill + computes + drain, fill + between + stores)
@@ -304,8 +304,8 @@ def _estimate(layer: Conv, geometry: WindowGeometry, weights: WindowWeights,
 
 def _plan(layer: Conv, geometry: WindowGeometry, weights: WindowWeights, config: NpuConfig) -> Plan:
     """Choose the tiling. Raises LayerError if none fits the configuration."""
-    # Small parts are stored sooner, but each takes the weights anew.
-    divided = [replace(geometry, part_words=config.acc_depth // parts) for parts in (1, 2, 4)]
+    # Small bands are stored sooner, but each takes the weights anew.
+    divided = [replace(geometry, band_words=config.acc_depth // bands) for bands in (1, 2, 4)]
     found = [(_estimate(layer, form, weights, tiling.spatial_tiles, config), tiling)
              for form in divided for tiling in candidates(form, config)]
     if not found:

@@ -173,9 +173,9 @@ class Geometry:
         """Steps of a block of one group. ``rows``: of a window mapping, the rows of steps that count."""
         return self.kernel[0] * self.kernel[1]
 
-    def word_columns(self, config: NpuConfig, *, narrow: bool = False) -> int:
+    def word_columns(self, config: NpuConfig, *, spread: bool = False) -> int:
         """Output columns of an accumulator word."""
-        return config.word_columns(spread=narrow)
+        return config.word_columns(spread=spread)
 
     def store_beats(self, spatial: SpatialTile) -> int:
         """Beats of a block of a tile's output."""
@@ -194,26 +194,26 @@ class Geometry:
         """Cycles to bring in ``blocks`` input blocks of a tile."""
         return blocks * spatial.load_beats
 
-    def words(self, spatial: SpatialTile, config: NpuConfig, *, narrow: bool = False) -> int:
-        """Accumulator words of a tile; with ``narrow`` in COMPUTEs with ``spread``."""
-        return -(-spatial.rows // self.word_rows) * -(-spatial.cols // self.word_columns(config, narrow=narrow))
+    def words(self, spatial: SpatialTile, config: NpuConfig, *, spread: bool = False) -> int:
+        """Accumulator words of a tile; ``spread``: in SPREAD words."""
+        return -(-spatial.rows // self.word_rows) * -(-spatial.cols // self.word_columns(config, spread=spread))
 
-    def step_cycles(self, spatial: SpatialTile, config: NpuConfig, *, narrow: bool = False) -> float:
+    def step_cycles(self, spatial: SpatialTile, config: NpuConfig, *, spread: bool = False) -> float:
         """Cycles that a step of a tile takes on average."""
-        return self.words(spatial, config, narrow=narrow)
+        return self.words(spatial, config, spread=spread)
 
-    def compute_fields(self, spatial: SpatialTile, config: NpuConfig, *, narrow: bool = False,
+    def compute_fields(self, spatial: SpatialTile, config: NpuConfig, *, spread: bool = False,
                        rows: range | None = None) -> Mapping[str, int]:
         """Fields of COMPUTE_SET. ``rows``: of a window mapping, the rows of steps that run."""
         return {
             "kernel_h": self.kernel[0], "kernel_w": self.kernel[1], "stride": self.stride[1], "rows": spatial.rows,
             "cols": spatial.cols, "buf_row_pitch": spatial.row_pitch, "buf_row_step": self.buffer_row_step(spatial),
-            "buf_block_pitch": spatial.entries, "words": _form(narrow),
+            "buf_block_pitch": spatial.entries, "words": _form(spread),
         }
 
-    def store_fields(self, spatial: SpatialTile, config: NpuConfig, *, narrow: bool = False) -> Mapping[str, int]:
+    def store_fields(self, spatial: SpatialTile, config: NpuConfig, *, spread: bool = False) -> Mapping[str, int]:
         """What STORE_SET says of the words."""
-        return {"words": _form(narrow)}
+        return {"words": _form(spread)}
 
     def loads(self, spatial: SpatialTile) -> bool:
         """Whether instructions can express what is loaded for a spatial tile."""
@@ -228,8 +228,8 @@ class Geometry:
                 and spatial.entries <= min(config.input_depth, _MAX_BLOCK_PITCH))
 
 
-def _form(narrow: bool) -> WordForm:
-    return WordForm.SPREAD if narrow else WordForm.PIXELS
+def _form(spread: bool) -> WordForm:
+    return WordForm.SPREAD if spread else WordForm.PIXELS
 
 
 def input_range(start: int, length: int, size: int) -> tuple[int, int, int, int]:
@@ -270,13 +270,13 @@ def part_counts(size: int, least: int = 1) -> Iterator[int]:
         yield size
 
 
-def tilings(geometry: Geometry, config: NpuConfig, *, narrow: bool = False) -> Iterator[tuple[Split, Split]]:
+def tilings(geometry: Geometry, config: NpuConfig, *, spread: bool = False) -> Iterator[tuple[Split, Split]]:
     """Splits of the output's rows and columns whose tiles have no more columns than instructions can name.
 
     All that differ in the largest tile, those of few tiles first.
     """
     height, width = geometry.output_size
-    step = max(geometry.word_columns(config, narrow=narrow), geometry.column_step)
+    step = max(geometry.word_columns(config, spread=spread), geometry.column_step)
     units = -(-width // step)
     for col_parts in part_counts(units, -(-units // (_MAX_COLS // geometry.repeats[1] // step))):
         columns = split(width, col_parts, step)

@@ -57,8 +57,8 @@ class Plan:
     chunk: int
     #: The tile's input stays in the buffer for all output tiles.
     held: bool
-    #: COMPUTEs of the last output tile have ``spread``.
-    narrow: bool
+    #: The last output tile's words are SPREAD.
+    spread: bool
     cycles: float
     beats: float
     #: Each window, of one pixel, is pooled in pieces: the kernel's rows and columns of each.
@@ -81,10 +81,10 @@ class Tiling:
     cols: Split
     spatial_tiles: Sequence[tuple[SpatialTile, int]]
 
-    def finish(self, estimate: Estimate, config: NpuConfig, *, narrow: bool = False) -> Plan:
+    def finish(self, estimate: Estimate, config: NpuConfig, *, spread: bool = False) -> Plan:
         cycles, beats, chunk, held = estimate
         spatial_tiles = tuple(self.geometry.spatial_tile(*row, *col, config) for row in self.rows for col in self.cols)
-        return Plan(self.geometry, spatial_tiles, chunk, held, narrow, cycles, beats)
+        return Plan(self.geometry, spatial_tiles, chunk, held, spread, cycles, beats)
 
 
 def samples(parts: Split) -> list[tuple[tuple[int, int], int]]:
@@ -94,11 +94,11 @@ def samples(parts: Split) -> list[tuple[tuple[int, int], int]]:
     return [(parts[0], 1), (parts[1], len(parts) - 2), (parts[-1], 1)]
 
 
-def candidates(geometry: Geometry, config: NpuConfig, *, narrow: bool = False,
+def candidates(geometry: Geometry, config: NpuConfig, *, spread: bool = False,
                words: Callable[[SpatialTile], int] = lambda spatial: 0) -> Iterator[Tiling]:
-    """Tilings that fit, narrow ones only if there are no others; ``words``: a tile's in an accumulator bank."""
+    """Tilings that fit, those of few columns only if there are no others; ``words``: a tile's in a bank."""
     found = False
-    for rows, cols in tilings(geometry, config, narrow=narrow):
+    for rows, cols in tilings(geometry, config, spread=spread):
         if found and len(cols) > 1 and cols[0][1] < _MIN_COLS:
             return
         spatial_tiles = [(geometry.spatial_tile(*row, *col, config), m * n)

@@ -76,7 +76,7 @@ def test_all_reads_lie_inside_the_block(config, rng):
         top, left = rng.integers(0, 3, 2)
         out = [int((s + 2 * p - k) // stride + 1) for s, p, k in zip(size, (top, left), kernel, strict=True)]
         geometry = WindowGeometry(tuple(kernel), (stride, stride), (top, left, top, left), tuple(size), tuple(out),
-                                  part_words=int(rng.integers(10, 60)))
+                                  band_words=int(rng.integers(10, 60)))
         y, x = (int(rng.integers(0, extent)) for extent in out)
         rows, cols = int(rng.integers(1, out[0] - y + 1)), int(rng.integers(1, out[1] - x + 1))
         spatial = geometry.spatial_tile(y, rows, x, cols, config)

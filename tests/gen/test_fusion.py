@@ -15,7 +15,7 @@ from gen.ir.epilogue.leaky import Leaky
 from gen.ir.errors import CompileError
 from gen.ir.graph import Graph, Pool
 from gen.ir.tensor import Tensor
-from gen.mapping.fused import FusedPair, fusable
+from gen.mapping.fused import FusedLayers, fusable
 from gen.mapping.registry import map_graph
 from gen.mapping.trial import Trial
 from gen.onnx.importer import load
@@ -43,7 +43,7 @@ def always(monkeypatch: pytest.MonkeyPatch) -> random.Random:
     monkeypatch.setattr("gen.mapping.fused._PROMISING", math.inf)
     chance = random.Random(1)
     monkeypatch.setattr(Trial, "cycles", lambda self, steps, limit=math.inf: (
-        20 + chance.random() - 9 * sum(isinstance(step, FusedPair) for step in steps)))
+        20 + chance.random() - 9 * sum(isinstance(step, FusedLayers) for step in steps)))
     return chance
 
 
@@ -158,7 +158,7 @@ def test_many_random_pairs(config, seed, always):
     (130, 64, (21, 50), 1), (17, 33, (3, 3), 2),
 ], ids=str)
 def test_shapes(config, channels, outputs, size, stride, always):
-    """Several units, tiles of several units, narrow outputs, one unit made early."""
+    """Several bands, tiles of several bands, narrow outputs, one band made early."""
     graph = pair_graph(channels, outputs, size, stride)
     for _ in range(4):
         program, graph = compile_kept(graph, config)

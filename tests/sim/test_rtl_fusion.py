@@ -9,7 +9,7 @@ import pytest
 from cores.arch.error_codes import ErrorCode
 from cores.arch.isa import Opcode
 from cores.config import NpuConfig
-from gen.mapping.fused import FusedPair
+from gen.mapping.fused import FusedLayers
 from gen.mapping.trial import Trial
 from sim.errors import MachineError
 from sim.rtl import Bus, RtlMachine, run_program
@@ -41,7 +41,7 @@ def always(seed, monkeypatch):
     monkeypatch.setattr("gen.mapping.fused._PROMISING", math.inf)
     chance = random.Random(seed)
     monkeypatch.setattr(Trial, "cycles", lambda self, steps, limit=math.inf: (
-        20 + chance.random() - 9 * sum(isinstance(step, FusedPair) for step in steps)))
+        20 + chance.random() - 9 * sum(isinstance(step, FusedLayers) for step in steps)))
 
 
 @pytest.mark.parametrize("pitch", [0, 9])

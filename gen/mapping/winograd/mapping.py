@@ -77,18 +77,18 @@ class WinogradGeometry(Geometry):
     def steps(self, config: NpuConfig, rows: range | None = None) -> int:
         return POSITIONS
 
-    def word_columns(self, config: NpuConfig, *, narrow: bool = False) -> int:
+    def word_columns(self, config: NpuConfig, *, spread: bool = False) -> int:
         return 2
 
     @property
     def word_rows(self) -> int:
         return 2
 
-    def words(self, spatial: SpatialTile, config: NpuConfig, *, narrow: bool = False) -> int:
+    def words(self, spatial: SpatialTile, config: NpuConfig, *, spread: bool = False) -> int:
         """Accumulator words of a position."""
         return -(-self.tiles(spatial) // config.pixel_lanes)
 
-    def compute_fields(self, spatial: SpatialTile, config: NpuConfig, *, narrow: bool = False,
+    def compute_fields(self, spatial: SpatialTile, config: NpuConfig, *, spread: bool = False,
                        rows: range | None = None) -> Mapping[str, int]:
         """Fields of COMPUTE_SET: a position's tiles are a row of pixels."""
         return {
@@ -103,7 +103,7 @@ class WinogradGeometry(Geometry):
             "tile_cols": -(-spatial.cols // 2), "position_pitch": spatial.row_pitch,
         }
 
-    def store_fields(self, spatial: SpatialTile, config: NpuConfig, *, narrow: bool = False) -> Mapping[str, int]:
+    def store_fields(self, spatial: SpatialTile, config: NpuConfig, *, spread: bool = False) -> Mapping[str, int]:
         return {"words": WordForm.TILES, "position_words": self.words(spatial, config)}
 
     def fits(self, spatial: SpatialTile, config: NpuConfig) -> bool:
