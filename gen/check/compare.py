@@ -277,7 +277,7 @@ def _compare_outputs(imported: Imported, inputs: Mapping[str, np.ndarray], ours:
 
 def _compare_reals(graph: Graph, output: str, tensor: Tensor, runtime: RuntimeModel,
                    inputs: Mapping[str, np.ndarray], ours: Mapping[str, np.ndarray]) -> OutputDifference:
-    """An output that is no quantised tensor of the model: sums of a binary layer, a padded tensor; in its unit."""
+    """An output that is no quantised tensor of the model: sums of a binary layer, a padded tensor; in its LSBs."""
     mine = reference.host_output(graph, output, ours[tensor.name])
     theirs = np.concatenate([
         runtime.run({n: np.ascontiguousarray(x[sample:sample + 1]) for n, x in inputs.items()}, [output])[0]
@@ -346,6 +346,6 @@ def print_comparison(comparison: Comparison, console: Console) -> None:
         near = sum(count for difference, count in output.distribution.items() if abs(difference) <= 1)
         largest = max(map(abs, output.distribution), default=0)
         console.print(f"{output.output}: {output.distribution.get(0, 0):,} of {total:,} values of {output.tensor} are "
-                      f"equal, {total - near:,} differ by more than one unit, by {largest} at most; "
+                      f"equal, {total - near:,} differ by more than one LSB, by {largest} at most; "
                       f"{agreement_of(output.sqnr_db, output.agreement)}; "
                       f"{output.host_differing:,} values differ in the host's part", soft_wrap=True)

@@ -27,7 +27,7 @@ EXAMPLE = """example:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.description = ("Compare every layer with onnxruntime. Each gets the inputs that the reference gave it, "
-                          "and may differ by what rounding explains: one unit of its int8 result, and what the "
+                          "and may differ by what rounding explains: one LSB of its int8 result, and what the "
                           "roundings in front of it are worth there that the model does not have. A layer that "
                           "differs by more is wrong, and the exit status 1. What the processor runs of a model is "
                           "onnxruntime's anyway: there it is the layers of the accelerator's segments, and what comes "

@@ -69,7 +69,7 @@ class GraphBuilder:
         self.orders: dict[str, np.ndarray] = {}
         #: Tensor and channels of it -> the tensor of these alone (`gen.onnx.channels`).
         self.chosen: dict[tuple[str, tuple[int, ...]], str] = {}
-        #: Node -> channels whose weights count in other units than the model says (`quant_scales.coarser_units`).
+        #: Node -> channels whose weights have another scale than the model says (`quant_scales.coarser_scale`).
         self.coarser: dict[str, int] = {}
         self._inputs: dict[str, _InputRecord] = {}
         #: The tensors of those that have one.

@@ -27,24 +27,24 @@ def exact_sums(graph: GraphBuilder, value: Pending) -> Host | None:
     odd, (low, high) = parity(graph, value), (value.low, value.high)
     if np.isfinite([low, high]).any() or not graph.tensors[value.arguments["input"]].signs:
         return None
-    channels, unit = value.shape[0], 1 if odd is None else 2
+    channels, step = value.shape[0], 1 if odd is None else 2
     furthest = int(reach(graph, value).max())
-    least, most = (end // unit for end in (-furthest + (odd or 0), furthest + (odd or 0)))
+    least, most = (end // step for end in (-furthest + (odd or 0), furthest + (odd or 0)))
     parts = max(1, -(-(most - least) // _PART))
     if parts > _MAX_PARTS or value.layer is not Conv:
         return None
     origins = least + 128 + _PART * np.arange(parts)
-    bias = np.repeat((odd or 0) - unit * origins, channels)
-    multiplier, shift = (np.full(parts * channels, number) for number in (_HALF if unit == 2 else _ONE))
+    bias = np.repeat((odd or 0) - step * origins, channels)
+    multiplier, shift = (np.full(parts * channels, number) for number in (_HALF if step == 2 else _ONE))
     arguments = {**value.arguments, "weights": np.tile(value.arguments["weights"], (parts, 1, 1, 1))}
     shape = (parts * channels, *value.shape[1:])
     order = np.arange(int(np.prod(shape))).reshape(1, *shape)
     output = graph.add_layer(replace(value, arguments=arguments, order=order, shape=shape),
                              Requantize(bias, multiplier, shift, 0, -128, 127), result=Result(None))
     constant = int(origins[0]) + 128 * (parts - 1)
-    # In units of the accumulator: unit * sum + offset, with what makes its sums even.
-    step = HostStep("join", {
-        "parts": parts, "constant": constant, "scale": (value.scale * unit).astype(np.float32),
+    # In LSBs of the accumulator: step * sum + offset, with what makes its sums even.
+    join = HostStep("join", {
+        "parts": parts, "constant": constant, "scale": (value.scale * step).astype(np.float32),
         "bias": ((value.offset - (odd or 0)) * value.scale + value.bias).astype(np.float32)})
-    steps = (step, *layout_steps(value.shape, value.order))
+    steps = (join, *layout_steps(value.shape, value.order))
     return Host(output.tensor, steps, np.arange(value.order.size).reshape(value.order.shape))

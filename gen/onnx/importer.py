@@ -4,9 +4,9 @@ The importer walks the nodes in order and keeps for every ONNX value what it mea
 (`gen.onnx.handlers`) makes the value of a node's output from those of its inputs. Arithmetic becomes a pending layer;
 the QuantizeLinear after it gives the layer its output scale and puts it into the graph (`gen.onnx.quantise`).
 Constants that scale or shift a result, BatchNormalization among them, go into the pending layer on the way
-(`gen.onnx.handlers.affine`); in which units its integers count, also where the model adds it without quantising it, is
-in `gen.onnx.quant_scales`. Before the walk are the passes of `gen.onnx.passes`; what remains to be done on the graph
-are those of `gen.passes`.
+(`gen.onnx.handlers.affine`). `gen.onnx.quant_scales` says which scale its integers have, also where the model adds it
+without quantising it. The passes of `gen.onnx.passes` run before the walk, those of `gen.passes` on the graph after
+it.
 """
 
 from collections import Counter
@@ -59,8 +59,8 @@ class Imported:
     """A graph beside what only the comparison with ONNX needs.
 
     ``orders``: tensor -> int array of its ONNX shape (one sample), each element's flat index in the (C, H, W) tensor.
-    ``coarser``: node -> channels whose weights the model counts in units that no constant beside them has room in, and
-    that count in larger ones.
+    ``coarser``: node -> channels whose weights have a coarser scale than in the model, in which their constant fits the
+    accumulator.
     """
 
     model: Model

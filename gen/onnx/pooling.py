@@ -38,8 +38,8 @@ def copy(context: Context, source: Real) -> Pending:
 def store_maximum(context: Context, value: Pending) -> Real:
     """Emit the maximum of signs, which needs no scale."""
     channels = value.shape[0]
-    unit, shift = quantize_multiplier(np.ones(channels))
-    stage = Requantize(np.zeros(channels, np.int64), unit, shift, 0, -1, 1)
+    one, shift = quantize_multiplier(np.ones(channels))
+    stage = Requantize(np.zeros(channels, np.int64), one, shift, 0, -1, 1)
     return Real(context.graph.add_layer(value, stage, result=Result(context.node, signs=True)), 1.0, 0)
 
 

@@ -15,19 +15,19 @@ from gen.onnx.values import Pending, Quantisation, Real
 from sim.golden import quantize_multiplier
 
 __all__ = [
-    "as_convolution", "branch_quantisation", "coarser_units", "even_bias", "exact_quantisation", "finer_units",
+    "as_convolution", "branch_quantisation", "coarser_scale", "even_bias", "exact_quantisation", "finer_scale",
     "parity", "pending_sums", "reach", "real_range", "same",
 ]
 
-#: Error of a bias, in units of the output, that is not worth finer units.
+#: Error of a bias, in LSBs of the output, that is not worth a finer scale.
 _BIAS_ERROR = 1 / 64
-#: Steps of the output in a unit of the sums, of which a multiplier makes no more.
+#: LSBs of the output to one of the sums; a multiplier makes no more.
 _LARGEST_SCALE = 2.0 ** (MULTIPLIER_BITS - MIN_SHIFT)
 #: Weights of a byte; what is beyond takes two slots of a block.
 _LARGEST_WEIGHT = 127
-#: Finer units must not make sums larger than this, which leaves room in any accumulator.
+#: A finer scale must not make sums larger than this, which leaves room in any accumulator.
 _LARGEST_SUM = 1 << 24
-#: Biases, in units of the sums, that fit any accumulator of the usual widths.
+#: Biases, in LSBs of the sums, that fit any accumulator of the usual widths.
 _LARGEST_BIAS = 1 << 25
 #: Steps of the sum to one of a branch at most: half of that is the branch's own rounding, and less than one step more
 #: or less before the sum is rounded is at most one step after it.
@@ -132,9 +132,9 @@ def parity(graph: GraphBuilder, value: Pending) -> int | None:
 
 
 def even_bias(graph: GraphBuilder, value: Pending, bias: np.ndarray) -> np.ndarray:
-    """Real biases in units of the accumulator -> integers; in a binary layer such that sums with it are even.
+    """Biases in LSBs of the accumulator -> integers; in a binary layer such that sums with them are even.
 
-    The machine counts equal bits, so its unit is two: a bias has to match.
+    The machine counts equal bits, so sums grow by two: a bias has to match.
     """
     odd = parity(graph, value)
     if odd is None:
@@ -142,13 +142,13 @@ def even_bias(graph: GraphBuilder, value: Pending, bias: np.ndarray) -> np.ndarr
     return 2 * np.rint((bias - odd) / 2) + odd
 
 
-def finer_units(graph: GraphBuilder, value: Pending, scale: float) -> Pending:
-    """``value`` with units so small that rounding the bias to them does not show in an output of step ``scale``.
+def finer_scale(graph: GraphBuilder, value: Pending, scale: float) -> Pending:
+    """``value`` with an accumulator scale so fine that rounding the bias does not show in an output of this ``scale``.
 
-    A copy or a pool counts in steps of its input (or a few parts of them), as coarse as the output's own: there half a
-    unit of the bias is up to half a step, and several where the scale grows. As a convolution with larger weights, a
-    depthwise one in place of a pool, it counts in as many parts of that. Scales that multipliers do not reach become
-    smaller by it, too. Binary layers stay as they are: their weights are -1 and +1.
+    The accumulator of a copy or a pool has its input's scale (or a fraction of it), as coarse as the output's own: half
+    an LSB of the bias is up to half an LSB of the output there, and several where the scale grows. As a convolution
+    with larger weights, a depthwise one in place of a pool, the layer has a finer one. So scales that are beyond the
+    multipliers come within reach, too. Binary layers stay as they are: their weights are -1 and +1.
     """
     if parity(graph, value) is not None:
         return value
@@ -167,24 +167,24 @@ def finer_units(graph: GraphBuilder, value: Pending, scale: float) -> Pending:
                    offset=value.offset * parts, scale=value.scale / parts)
 
 
-def coarser_units(graph: GraphBuilder, value: Pending, scale: float) -> Pending:
-    """``value`` with larger units in channels whose bias is beyond accumulators: those that died in training, with
-    weights next to nothing and a constant after them that is none.
+def coarser_scale(graph: GraphBuilder, value: Pending, scale: float) -> Pending:
+    """``value`` with a coarser accumulator scale in channels whose bias is beyond accumulators: those that died in
+    training, whose weights are next to zero and whose constant is not.
 
-    ``scale`` is a step of the output, of 8 bits or `FIRST_BITS`. A bias goes no further than where every sum saturates,
-    so a unit is a small part of a step also where weights have few levels left: results differ by the rounding of
-    weights, in practice by a step at most and rarely (a bound would grow with the taps). Channels whose result is the
-    same for all inputs stay as they are while a bias of 32 bits holds it: the mapper has an exact form for them. Binary
-    layers stay, too.
+    ``scale`` is the output's, of 8 bits or `FIRST_BITS`. A bias is clipped where every sum saturates, so an LSB of the
+    accumulator is a small fraction of the output's even where weights have few levels left: results differ by the
+    rounding of weights, in practice by one LSB at most and rarely (a bound would grow with the taps). Channels whose
+    result is the same for all inputs stay as they are while a bias of 32 bits holds it: the mapper has an exact form
+    for them. Binary layers stay, too.
     """
-    units = np.abs(value.bias / value.scale) + np.abs(value.offset)
-    if not (units >= _LARGEST_BIAS).any() or parity(graph, value) is not None:
+    biases = np.abs(value.bias / value.scale) + np.abs(value.offset)
+    if not (biases >= _LARGEST_BIAS).any() or parity(graph, value) is not None:
         return value
     ends = [(end + value.offset) * value.scale for end in pending_sums(graph, value)]
     limit = (1 << FIRST_BITS) * scale
     bias = np.clip(value.bias, -limit - ends[1], limit - ends[0])
     constant = np.equal(*(np.rint(np.clip(end + value.bias, value.low, value.high) / scale) for end in ends))
-    far = units >= np.where(constant, 1 << 31, _LARGEST_BIAS)
+    far = biases >= np.where(constant, 1 << 31, _LARGEST_BIAS)
     if not far.any():
         return value
     graph.coarser[value.name] = int(far.sum())

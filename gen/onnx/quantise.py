@@ -16,10 +16,10 @@ from gen.onnx.model import NodeError
 from gen.onnx.pooling import copy
 from gen.onnx.quant_scales import (
     branch_quantisation,
-    coarser_units,
+    coarser_scale,
     even_bias,
     exact_quantisation,
-    finer_units,
+    finer_scale,
     real_range,
     same,
 )
@@ -88,7 +88,7 @@ def _padded(context: Context, value: Padded, quantisation: Quantisation) -> Valu
 
 
 def _bounds(low: float, high: float, scale: float, zero_point: int, bits: int = 8) -> tuple[int, int]:
-    """Clip bounds in quantised units; quantising is monotonic, so clipping commutes with it."""
+    """Clip bounds as quantised integers; quantising is monotonic, so clipping commutes with it."""
     with np.errstate(over="ignore"):    # infinite is as good
         steps = np.rint(np.array([low, high], np.float32) / np.float32(scale)) + zero_point
     lower, upper = (int(v) for v in np.clip(steps, -(1 << bits - 1), (1 << bits - 1) - 1))
@@ -97,8 +97,8 @@ def _bounds(low: float, high: float, scale: float, zero_point: int, bits: int = 
 
 def _requantized(graph: GraphBuilder, value: Pending, scale: float, zero_point: int,
                  bits: int = 8) -> tuple[Pending, Requantize]:
-    """The stage that quantises ``value``, in units that may have to be finer or coarser ones for it."""
-    value = coarser_units(graph, finer_units(graph, value, scale), scale)
+    """The stage that quantises ``value``, whose scale may have to be finer or coarser for it."""
+    value = coarser_scale(graph, finer_scale(graph, value, scale), scale)
     try:
         multiplier, shift = quantize_multiplier(value.scale / scale)
     except ValueError as error:

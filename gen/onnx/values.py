@@ -181,7 +181,7 @@ class Pending(_Result):
     layer: type[Conv] | type[Pool]
     arguments: dict[str, Any]
     shape: tuple[int, int, int]
-    scale: np.ndarray           # (C,) float64, real value of one unit of the accumulator
+    scale: np.ndarray           # (C,) float64, real value of an LSB of the accumulator
     offset: np.ndarray          # (C,) int64
     bias: np.ndarray            # (C,) float64, real
 

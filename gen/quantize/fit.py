@@ -28,7 +28,7 @@ _LEVELS, _STEPS = 127, 255
 #: A tensor may be so much smaller than another that it is made of, and than the products that it is the sum of:
 #: multipliers reach twice as far.
 _SMALLER, _SMALLER_SUM = 16, 16 * _LEVELS
-#: A constant in units of the sums, half of what the importer takes as it is (`gen.onnx.quant_scales`).
+#: A constant in LSBs of the sums, half of what the importer takes as it is (`gen.onnx.quant_scales`).
 _LARGEST_BIAS = 1 << 24
 #: Of weights, for float32.
 _LARGEST_SCALE = 1e36

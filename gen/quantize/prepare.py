@@ -120,7 +120,7 @@ def _first_line(error: Exception) -> str:
 
 
 def _flatten_biases(model: onnx.ModelProto) -> None:
-    """Each layer gets a constant bias of its own, as its unit depends on the layer's scales; a Gemm one with a number
+    """Each layer gets a constant bias of its own, as its scale depends on the layer's; a Gemm one with a number
     for each output, so that they can have as many.
     """
     constants, taken = initializers(model), _names(model)

@@ -1,7 +1,7 @@
 """The circuits bit by bit: the definition, which the hardware and the fast model equal.
 
-A circuit takes the bits of N activations and as many weights and gives the sum of their products, an integer in units
-of int8 products: near ``sum(a * w)``, and the nearer the longer the streams are.
+A circuit takes the bits of N activations and as many weights and gives the sum of their products, an integer at the
+scale of int8 products: near ``sum(a * w)``, and the nearer the longer the streams are.
 """
 
 from collections.abc import Callable, Mapping

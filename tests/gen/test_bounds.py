@@ -30,7 +30,7 @@ def _halves(b: Builder, x: str, channels: int) -> str:
 
 
 def upsampled_branches(b: Builder) -> str:
-    """SiLU of what is one unit off, upsampled, beside another in a Concat of finer steps: four units there are one of
+    """SiLU of what is one LSB off, upsampled, beside another in a Concat of finer steps: four LSBs there are one of
     the convolution, and its slope up to 1.1."""
     x = b.requantize(b.input(1, 4, 4, 4, number=np.float32), _STEP, 0)
     parts = []
@@ -102,7 +102,7 @@ def test_a_wrong_scale_in_one_layer(model: Path, tmp_path: Path, capsys: pytest.
         assert said.startswith(f"gen compare: error: layer {layers[number].name} (") and "more layers" not in said
 
 
-def test_a_concat_of_what_is_one_unit_off(rng: Rng, tmp_path: Path):
+def test_a_concat_of_what_is_one_lsb_off(rng: Rng, tmp_path: Path):
     """Each convolution has a row of its own, though what follows it is merged into it."""
     b = Builder(rng, opset=18)
     b.output(upsampled_branches(b))

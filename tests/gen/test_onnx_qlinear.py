@@ -24,7 +24,7 @@ MICROSOFT = "com.microsoft"
 
 
 def simulated(b: Builder, folder: Path, seed: int) -> tuple[list[str], int]:
-    """The model without a layer more than a unit off; what its layers are, and how many values of the last differ."""
+    """The model without a layer more than an LSB off; what its layers are, and how many values of the last differ."""
     imported = load_model(b.save(folder), machine=Machine.of(CONFIG))
     comparison = compare_model(imported, b.samples())
     assert comparison.largest <= 1

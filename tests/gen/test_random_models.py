@@ -1,4 +1,4 @@
-"""Random models as quantisers write them: no layer is more than one unit from onnxruntime."""
+"""Random models as quantisers write them: no layer is more than one LSB from onnxruntime."""
 
 import re
 from pathlib import Path
@@ -15,7 +15,7 @@ from tests.gen.random_models import RandomModel
 @pytest.mark.parametrize("count", [30, pytest.param(500, marks=pytest.mark.full)])
 def test_every_layer(count: int, seed: int, tmp_path: Path) -> None:
     """At most one in fifty is refused: a branch left unquantised beside an operand of more than three times the sum, or
-    an output of which one unit of the sums is many steps."""
+    an output of which one LSB of the sums is many steps."""
     refused = 0
     for number in range(count):
         model = RandomModel(np.random.default_rng([seed, number]))

@@ -38,15 +38,15 @@ def _quantized(context: Context, value: Value, scale: Value | None, point: Value
     return quantize(context, value, Quantisation(activation_scale(scale), number, unsigned))
 
 
-def _integer_bias(value: Value | None, unit: np.ndarray) -> Value | None:
-    """An int32 bias counts units of the accumulator."""
+def _integer_bias(value: Value | None, scale: np.ndarray) -> Value | None:
+    """An int32 bias counts LSBs of the accumulator; ``scale`` is the real value of one, for each channel."""
     if value is None:
         return None
     bias = constant(value, "the bias")
-    if bias.dtype != np.int32 or bias.shape not in ((unit.size,), (1, unit.size)):
-        raise NodeError(f"its bias must be int32, one number for each of the {unit.size} output channels, not "
+    if bias.dtype != np.int32 or bias.shape not in ((scale.size,), (1, scale.size)):
+        raise NodeError(f"its bias must be int32, one number for each of the {scale.size} output channels, not "
                         f"{bias.dtype} of shape {bias.shape}", code="bad-bias")
-    return Constant(bias.reshape(-1) * unit)
+    return Constant(bias.reshape(-1) * scale)
 
 
 @HANDLERS.handles("QLinearConv", conditions=_PLAIN)
@@ -68,8 +68,8 @@ def qgemm(context: Context, inputs: Inputs) -> Value:
     attributes = context.node.attributes
     axis = 0 if attributes.get("transB") else 1
     a, b = _dequantized(inputs[:3]), _dequantized(inputs[3:6], axis)
-    unit = context.activation(a).scale * weights_of(b, axis)[1]
-    bias = _integer_bias(at(inputs, 6), unit * float(attributes.get("alpha", 1.0)))
+    scale = context.activation(a).scale * weights_of(b, axis)[1]
+    bias = _integer_bias(at(inputs, 6), scale * float(attributes.get("alpha", 1.0)))
     result = matrix_product(context, [a, b, bias])
     return result if at(inputs, 7) is None else _quantized(context, result, inputs[7], at(inputs, 8))
 
