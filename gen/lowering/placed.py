@@ -184,7 +184,7 @@ def in_memory(mapped: MappedGraph, *, keep_all: bool) -> dict[str, tuple[Placeme
     def form(name: str) -> Placement:
         (channels, height, width), (whole, place) = graph.tensors[name].shape, origin(graph.tensors, name)
         if whole == name:
-            return Placement(0, (channels, height, width), name in mapped.maps, name in interleaved)
+            return Placement(0, (channels, height, width), name in mapped.packed, name in interleaved)
         return Placement(place.start // mapped.config.ic_lanes * height * width, (channels, height, width), whole=whole)
 
     return {name: (form(name), always if keep_all else times[origin(graph.tensors, name)[0]])

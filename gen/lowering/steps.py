@@ -39,8 +39,8 @@ class MappedGraph:
     graph: Graph
     config: NpuConfig
     steps: Sequence[Step]
-    #: Tensors that lie in memory as maps of signs.
-    maps: frozenset[str] = frozenset()
+    #: Tensors that lie in memory as packed bits.
+    packed: frozenset[str] = frozenset()
 
     @cached_property
     def kept(self) -> Mapping[str, Strips]:

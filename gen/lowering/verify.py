@@ -62,7 +62,7 @@ def _verify_kept(mapped: MappedGraph, name: str, strips: Strips) -> None:
              f"the strips of {name} in the input buffer are not those of its {blocks} blocks of {pixels} pixels")
     outside = {tensor for tensor, _ in (*graph.inputs.values(), *graph.outputs.values())}
     related = any(name in wholes(graph.tensors, other) for other in graph.tensors)
-    _require(bool(config.local_store) and name not in outside | mapped.maps
+    _require(bool(config.local_store) and name not in outside | mapped.packed
              and graph.tensors[name].part is None and not related, f"tensor {name} cannot stay in the input buffer")
     for layer in (layer for step in mapped.steps for layer in step.layers):
         _require(name not in (*layer.others, *layer.layer.operands[1:]),

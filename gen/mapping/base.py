@@ -53,9 +53,9 @@ class MappingContext:
             self._known[kind] = kind.of(self)
         return self._known[kind]  # type: ignore[return-value]
 
-    def context(self, layer: _T, *, map_out: bool = False) -> "LayerContext[_T]":
+    def context(self, layer: _T, *, packed_out: bool = False) -> "LayerContext[_T]":
         return LayerContext(self, layer, self.graph.tensors[layer.input],
-                            unscaled(layer, self.graph.tensors[layer.output]), self.reads[layer.name], map_out)
+                            unscaled(layer, self.graph.tensors[layer.output]), self.reads[layer.name], packed_out)
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,8 +69,8 @@ class LayerContext(Generic[_L]):
     target: Tensor
     #: What the layer can read.
     operands: tuple[Range, ...]
-    #: It writes a map of signs.
-    map_out: bool
+    #: It writes packed bits.
+    packed_out: bool
 
     @property
     def config(self) -> NpuConfig:

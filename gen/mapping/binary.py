@@ -45,12 +45,12 @@ class _OnUnit:
 class BinaryLayers:
     """The layers of a graph that run on the unit, by name.
 
-    ``maps``: tensors that are stored as maps of signs. ``spared``: tensors of signs that nothing reads, as the unit
+    ``packed``: tensors that are stored as packed bits. ``spared``: tensors of signs that nothing reads, as the unit
     takes them from what they are the signs of; the layers that make them are not computed.
     """
 
     mapped: Mapping[str, "BinaryMapping"]
-    maps: frozenset[str]
+    packed: frozenset[str]
     spared: frozenset[str]
 
     @classmethod
@@ -58,21 +58,21 @@ class BinaryLayers:
         """What no tiling fits runs in int8."""
         refused: set[str] = set()
         while True:
-            layers, maps, spared = _choose(whole.graph, whole.config, refused)
+            layers, packed, spared = _choose(whole.graph, whole.config, refused)
             mapped = {}
             for name, layer in layers.items():
                 try:
-                    mapped[name] = _map(layer, whole, map_out=layer.layer.output in maps)
+                    mapped[name] = _map(layer, whole, packed_out=layer.layer.output in packed)
                 except CompileError:
                     refused.add(name)
                     break
             else:
-                return cls(mapped, maps, spared)
+                return cls(mapped, packed, spared)
 
 
 def _choose(graph: Graph, config: NpuConfig,
             refused: Collection[str]) -> tuple[dict[str, _OnUnit], frozenset[str], frozenset[str]]:
-    """The layers that the unit can run, but for those ``refused``; maps and spared tensors as in `BinaryLayers`."""
+    """The layers that the unit can run, but for those ``refused``; packed and spared tensors as in `BinaryLayers`."""
     if not config.binary_rows:
         return {}, frozenset(), frozenset()
     beyond = padding_values(graph)
@@ -92,22 +92,22 @@ def _choose(graph: Graph, config: NpuConfig,
                        if only_signs(layer) and layer.input in beyond
                        and readers[layer.output] == _reading(graph, layer.output, layers))
     inputs = {tensor for tensor, _ in graph.inputs.values()}
-    # A map's rows are read from their beginning on, one pixel after the other.
-    of_maps = {name: item for name, item in layers.items()
+    # Rows of packed bits are read from their beginning on, one pixel after the other.
+    of_packed = {name: item for name, item in layers.items()
                if item.layer.stride[1] == 1 and item.signs.tensor == item.layer.input}
-    maps = frozenset(name for name, tensor in graph.tensors.items()
-                     if config.gather and tensor.signs and name not in inputs | spared
-                     and readers[name] == _reading(graph, name, of_maps))
-    layers = {name: replace(item, signs=replace(item.signs, packed=item.signs.tensor in maps))
+    packed = frozenset(name for name, tensor in graph.tensors.items()
+                       if config.gather and tensor.signs and name not in inputs | spared
+                       and readers[name] == _reading(graph, name, of_packed))
+    layers = {name: replace(item, signs=replace(item.signs, packed=item.signs.tensor in packed))
               for name, item in layers.items()}
-    return layers, maps, spared
+    return layers, packed, spared
 
 
-def _map(item: _OnUnit, whole: MappingContext, *, map_out: bool) -> "BinaryMapping":
+def _map(item: _OnUnit, whole: MappingContext, *, packed_out: bool) -> "BinaryMapping":
     """The layer with a step for each tap, or with one for two of a row where that is faster."""
     layer, config, tensors = item.layer, whole.config, whole.graph.tensors
     source, target = tensors[layer.input], unscaled(layer, tensors[layer.output])
-    geometry = Geometry.of(layer, source, target, map_in=item.signs.packed, map_out=map_out)
+    geometry = Geometry.of(layer, source, target, packed_in=item.signs.packed, packed_out=packed_out)
 
     def planned(unit: _OnUnit, geometry: Geometry) -> BinaryMapping:
         tiles = slices_of_signs(layer, unit.signs, config)
@@ -175,7 +175,7 @@ def _unit_stage(stage: Requantize, constant: int) -> Requantize | None:
 
 
 class _Cost(ConvCost):
-    """On the unit, from int8 feature maps or maps of signs."""
+    """On the unit, from int8 feature maps or packed bits."""
 
     may_spread = False
     signs: SignSource
@@ -223,7 +223,7 @@ class BinaryMapping(ConvMapping):
     def loaded_slice(self, geometry: Geometry, spatial: SpatialTile, blocks: range) -> TensorSlice:
         start, row_pitch = data_of(geometry, spatial)
         end = start + (spatial.data_rows - 1) * row_pitch + spatial.data_cols
-        # Beats of a map are read as a whole.
+        # Beats of packed bits are read as a whole.
         around = MAP_PIXELS if self.signs.packed else 0
         return TensorSlice(self.input, self.signs.int8_range(blocks), (start - around, end + around))
 

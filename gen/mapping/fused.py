@@ -178,7 +178,7 @@ def _ways(first: MappedLayer, second: MappedLayer, mapped: MappedGraph,
     if not (isinstance(first, ConvMapping) and isinstance(second, PlainMapping)
             and fusable(mapped.graph, first.layer, second.layer)):
         return []
-    if {first.layer.output, second.layer.output} & mapped.maps:
+    if {first.layer.output, second.layer.output} & mapped.packed:
         return []
     layer, config = first.layer, first.config
     geometry = WindowGeometry.fitting(layer, first.source, first.target, config)

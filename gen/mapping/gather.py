@@ -148,7 +148,7 @@ class GatherMapping(ConvMapping):
     @classmethod
     def propose(cls, context: LayerContext[Conv]) -> "GatherMapping | None":
         layer, config = context.layer, context.config
-        if (not layer.is_exact or context.map_out or context.options.gather != "auto"
+        if (not layer.is_exact or context.packed_out or context.options.gather != "auto"
                 or not is_gatherable(layer, context.whole.graph)):
             return None
         geometry = GatherGeometry.fitting(layer, context.source, context.target, config)

@@ -56,7 +56,7 @@ class MatrixMapping(ConvMapping):
     @classmethod
     def propose(cls, context: LayerContext[Conv]) -> "MatrixMapping | None":
         layer, config, source = context.layer, context.config, context.source
-        if (not layer.is_exact or source.signs or context.map_out or not _covers(layer, source)
+        if (not layer.is_exact or source.signs or context.packed_out or not _covers(layer, source)
                 or max(source.shape[1:]) <= MAX_KERNEL):
             return None
         blocks = -(-source.shape[0] // config.ic_lanes) * prod(source.shape[1:])

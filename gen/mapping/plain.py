@@ -115,7 +115,7 @@ class PlainMapping(ConvMapping):
         if not context.layer.is_exact:
             return None
         layer, config = context.fitted, context.config
-        geometry = Geometry.of(layer, context.source, context.target, map_out=context.map_out)
+        geometry = Geometry.of(layer, context.source, context.target, packed_out=context.packed_out)
         tiles = slices_of(layer, config)
         blocks = geometry.input_blocks(context.source.shape[0], config)
         plan = plan_conv(layer.name, ConvCost(layer, tiles, geometry, config, input_blocks=blocks))

@@ -51,7 +51,7 @@ class PoolMapping(Mapping):
     @classmethod
     def propose(cls, context: LayerContext[Pool]) -> "PoolMapping":
         return cls.at(context, _plan(context.fitted, context.source, context.target, context.config,
-                                     map_out=context.map_out))
+                                     packed_out=context.packed_out))
 
     @property
     def mode(self) -> str:
@@ -132,11 +132,11 @@ def _is_alone(plan: Plan, config: NpuConfig) -> bool:
     return 2 * max(spatial.entries for spatial in plan.spatial_tiles) > config.input_depth
 
 
-def _plan(layer: Pool, source: Tensor, target: Tensor, config: NpuConfig, *, map_out: bool = False) -> Plan:
+def _plan(layer: Pool, source: Tensor, target: Tensor, config: NpuConfig, *, packed_out: bool = False) -> Plan:
     """Choose the tiling of a pooling layer: ``chunk`` blocks of a spatial tile at a time, each its own output tile.
 
     Windows that instructions or the input buffer have no room for are pooled in pieces, one window after the other; a
-    single window is where that is faster. ``map_out``: it writes a map of signs. Raises LayerError when no tiling
+    single window is where that is faster. ``packed_out``: it writes packed bits. Raises LayerError when no tiling
     fits the configuration.
     """
     blocks = -(-source.shape[0] // config.ic_lanes)
@@ -144,7 +144,7 @@ def _plan(layer: Pool, source: Tensor, target: Tensor, config: NpuConfig, *, map
                                      "buffer", code="no-tile")
     plans = []
     try:
-        geometry = Geometry.of(layer, source, target, map_out=map_out)
+        geometry = Geometry.of(layer, source, target, packed_out=packed_out)
     except LayerError as error:
         refusal = error
     else:
@@ -155,8 +155,8 @@ def _plan(layer: Pool, source: Tensor, target: Tensor, config: NpuConfig, *, map
             plans.append(tiling.finish(estimate, config))
     _, height, width = target.shape
     # The pixels of a row of signs are written together.
-    if (width == 1 or not map_out) and (not plans or height * width == 1 and _is_alone(plans[0], config)):
-        plan = _plan_pieces(Geometry.of(layer, source, target, map_out=map_out, cut=True), blocks, config)
+    if (width == 1 or not packed_out) and (not plans or height * width == 1 and _is_alone(plans[0], config)):
+        plan = _plan_pieces(Geometry.of(layer, source, target, packed_out=packed_out, cut=True), blocks, config)
         plans += [] if plan is None else [plan]
     if not plans:
         raise refusal

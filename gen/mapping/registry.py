@@ -62,12 +62,12 @@ def map_graph(graph: Graph, config: NpuConfig, options: CompileOptions) -> Mappe
         if layer.output in binary.spared:
             continue
         try:
-            layers.append(choose(whole.context(layer, map_out=layer.output in binary.maps)))
+            layers.append(choose(whole.context(layer, packed_out=layer.output in binary.packed)))
         except LayerError as error:
             unfit[error.layer] = error.reason
     if unfit:
         raise UnfitError(unfit)
-    mapped = MappedGraph(graph, config, [Single(layer) for layer in layers], binary.maps)
+    mapped = MappedGraph(graph, config, [Single(layer) for layer in layers], binary.packed)
     return fuse(mapped, options)
 
 

@@ -23,7 +23,7 @@ __all__ = ["Columns", "PairGeometry", "SignSource", "constant_of", "pack_weights
 class SignSource:
     """Where a layer on the unit finds its input's signs.
 
-    ``tensor``: in memory, a map of signs if ``packed``, else int8. ``channels`` of ``int8_blocks`` are there.
+    ``tensor``: in memory, packed bits if ``packed``, else int8. ``channels`` of ``int8_blocks`` are there.
     """
 
     tensor: str

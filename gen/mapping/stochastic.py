@@ -49,7 +49,7 @@ class StochasticMapping(ConvMapping):
             raise CompileError(f"layer {layer.name}: its streams are those of a unit {form.circuit.label} of "
                                f"{form.fan_in} inputs, which this machine does not have", code="needs-unit")
         fitted = context.fitted
-        geometry = Geometry.of(fitted, context.source, context.target, map_out=context.map_out)
+        geometry = Geometry.of(fitted, context.source, context.target, packed_out=context.packed_out)
         tiles = row_slices(fitted, config, StepKind.STOCHASTIC)
         cost = _Cost(fitted, tiles, geometry, config,
                      input_blocks=geometry.input_blocks(context.source.shape[0], config))

@@ -51,12 +51,12 @@ class WindowGeometry(Geometry):
 
     @classmethod
     def fitting(cls, layer: Conv, source: Tensor, target: Tensor, config: NpuConfig, *,
-                map_out: bool = False) -> "WindowGeometry | None":
+                packed_out: bool = False) -> "WindowGeometry | None":
         """The geometry of a layer that can be computed in windows; None for others.
 
         Raises LayerError where `Geometry.of` does.
         """
-        plain = Geometry.of(layer, source, target, map_out=map_out)
+        plain = Geometry.of(layer, source, target, packed_out=packed_out)
         strides = {(1, 1), (2, 2)} if config.oc_groups == 2 else {(1, 1)}
         if not config.depthwise or not layer.depthwise or plain.stride not in strides:
             return None
@@ -231,7 +231,7 @@ class WindowMapping(ConvMapping):
         layer, config = context.layer, context.config
         if not layer.depthwise or context.options.depthwise != "auto":
             return None
-        geometry = WindowGeometry.fitting(layer, context.source, context.target, config, map_out=context.map_out)
+        geometry = WindowGeometry.fitting(layer, context.source, context.target, config, packed_out=context.packed_out)
         if geometry is None:
             return None
         fitted = context.fitted

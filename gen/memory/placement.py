@@ -33,7 +33,7 @@ class Destination:
 class Placement:
     """Where a feature map lies: (ceil(C / tn), H, W, tn) int8 from beat ``offset`` of the data region.
 
-    With ``signs`` a map of bits: (ceil(C / tn), H, ceil(W / 8)) beats of eight pixels each. With ``interleaved``
+    With ``signs`` packed bits: (ceil(C / tn), H, ceil(W / 8)) beats of eight pixels each. With ``interleaved``
     (H, W, C) int8, every row beginning a beat; the bytes after a row mean nothing. With ``whole`` it lies in the place
     of that tensor: its blocks are some of that one's.
     """

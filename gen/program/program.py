@@ -136,7 +136,8 @@ class Program:
         """Write an int8 (C, H, W) feature map into an image. Raises ProgramError for another shape or dtype."""
         place = self.tensors[tensor]
         if place.signs:
-            raise ProgramError(f"tensor {tensor!r} is a map of signs, which only the machine writes", code="bad-tensor")
+            raise ProgramError(f"tensor {tensor!r} is stored as packed bits, which only the machine writes",
+                               code="bad-tensor")
         if values.shape != place.shape or values.dtype != np.int8:
             raise ProgramError(f"tensor {tensor!r} is int8 {place.shape}, not {values.dtype} {values.shape}",
                                code="bad-tensor")

@@ -92,10 +92,10 @@ class Geometry:
     repeats: tuple[int, int] = (1, 1)
 
     @classmethod
-    def of(cls, layer: Layer, source: Tensor, target: Tensor, *, map_in: bool = False, map_out: bool = False,
+    def of(cls, layer: Layer, source: Tensor, target: Tensor, *, packed_in: bool = False, packed_out: bool = False,
            cut: bool = False) -> "Geometry":
-        """``map_in``, ``map_out``: input or output is a map of signs, whose rows begin a beat. ``cut``: its windows
-        are taken one by one and in pieces (`piece`), so that they may be of any size, any distance apart.
+        """``packed_in``, ``packed_out``: input or output is stored as packed bits, each row from a new beat. ``cut``:
+        its windows are taken one by one and in pieces (`piece`), so that they may be of any size, any distance apart.
 
         Raises LayerError for a layer that no tiling brings within the instructions' limits.
         """
@@ -114,8 +114,8 @@ class Geometry:
                 f"columns are repeated at most {MAX_REPEATS} times, not {layer.repeats[1]}; resize in two steps")
         require(layer.repeats[0] * layer.repeats[1] * out_width <= _MAX_STORE_PITCH,
                 f"upsampled rows are at most {_MAX_STORE_PITCH:,} pixels apart; cut the image in front of the model")
-        flat = height == 1 or layer.repeats[0] == 1 and (width % MAP_PIXELS == 0 or not (map_in or map_out))
-        column_step = MAP_PIXELS if map_out else 1
+        flat = height == 1 or layer.repeats[0] == 1 and (width % MAP_PIXELS == 0 or not (packed_in or packed_out))
+        column_step = MAP_PIXELS if packed_out else 1
         if (rows, cols) == (1, 1) and tuple(layer.stride) == (1, 1) and not any(pads) and flat:
             return cls((1, 1), (1, 1), pads, (1, height * width), (1, out_height * out_width), column_step=column_step,
                        repeats=layer.repeats)

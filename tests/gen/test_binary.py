@@ -229,7 +229,7 @@ def test_input_with_two_readers() -> None:
 
 
 def test_loads_of_signs() -> None:
-    """An int8 tensor with a shortcut is loaded as signs; a chain of signs passes through maps."""
+    """An int8 tensor with a shortcut is loaded as signs; a chain of signs passes through packed bits."""
     layer = BinaryLayer(channels=128, outputs=128, size=8, stride=1, count=1)
     program, _ = compile_kept(layer_graph(layer), CONFIGS[1])
     loads = [i for i in program.instructions if i.opcode == Opcode.LOAD_SET]

@@ -27,7 +27,7 @@ CONFIGS = {
 
 def pair_graph(rng: np.random.Generator, channels: int, kernel: tuple[int, int], stride: int, padding: int | None,
                *, size: tuple[int, int] = (7, 9), chain: bool = False, outputs: int | None = None) -> Graph:
-    """Signs of an int8 tensor and a layer of them; ``chain``: another layer between, which gives a map of signs."""
+    """Signs of an int8 tensor and a layer of them; ``chain``: another layer between, which gives packed bits."""
     pads = (0,) * 4 if padding is None else (kernel[0] // 2, kernel[1] // 2) * 2
     tensors = {"input": Tensor("input", (channels, *size), 1.0, 0),
                "signs": Tensor("signs", (channels, *size), 1.0, 0, signs=True)}
@@ -74,7 +74,7 @@ def pair_loads(program: Program) -> int:
 @pytest.mark.parametrize("name", CONFIGS)
 def test_pairs(name: str, chain: bool, kernel: tuple[int, int], stride: int, padding: int | None, blocks: int,
                rng: np.random.Generator) -> None:
-    """From an int8 tensor, and from a map of signs where the stride allows one."""
+    """From an int8 tensor, and from packed bits where the stride allows them."""
     config = CONFIGS[name]
     graph = pair_graph(rng, blocks * config.ic_lanes, kernel, stride, padding, chain=chain)
     program, _ = compile_kept(graph, config)

@@ -175,7 +175,7 @@ def with_strips(mapped: MappedGraph, **changes: object) -> MappedGraph:
     (lambda m: with_strips(m, starts=(1,)), "the strips of t1 in the input buffer are not those of its"),
     (lambda m: with_strips(m, starts=(0, 3)), "the tiles of layer t1 are no parts of the strips of t1"),
     (lambda m: replace(m, config=replace(m.config, local_store=0)), "tensor t1 cannot stay"),
-    (lambda m: replace(m, maps=frozenset({"t1"})), "tensor t1 cannot stay"),
+    (lambda m: replace(m, packed=frozenset({"t1"})), "tensor t1 cannot stay"),
     (lambda m: replace(m, graph=replace(m.graph, outputs={"y": ("t2", ()), "z": ("t1", ())})), "tensor t1 cannot stay"),
 ])
 def test_rules_of_mapped_graphs(broken: Callable[[MappedGraph], MappedGraph], message: str, rng: Rng):

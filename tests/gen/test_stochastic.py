@@ -130,7 +130,7 @@ def test_refusals(change, config, choice, message):
 
 @pytest.mark.parametrize("size", [5, 8])
 def test_signs_of_streams(size, seed):
-    """A layer of streams can be followed by a binary one: it writes a map of signs, as others do."""
+    """A layer of streams can be followed by a binary one: it writes packed bits, as others do."""
     rng, config = np.random.default_rng(seed), machine(gather=1, binary_rows=4)
     signs = Requantize(np.zeros(10, np.int64), np.full(10, 1 << 16), np.full(10, 15), 1, -1, 1)
     first, second = chain().layers

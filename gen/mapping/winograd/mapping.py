@@ -138,7 +138,7 @@ class WinogradMapping(ConvMapping):
         geometry = WinogradGeometry.fitting(fitted, context.source, target)
         requantize = fitted.requantize if fitted.winograd else fit_exact(fitted, config, context.operands)
         tiles, plan = slices_of(_transformed(fitted), config), None
-        if requantize is not None and not context.map_out:
+        if requantize is not None and not context.packed_out:
             plan = _plan(fitted, geometry, target, tiles, config)
         if requantize is None or plan is None:
             if not layer.winograd:
