@@ -16,8 +16,8 @@ from gen.lowering.steps import MappedGraph
 from gen.lowering.verify import verify_mapped, verify_placed
 from gen.mapping.registry import map_graph
 from gen.mapping.strides import split_strides
-from gen.mapping.winograd.calibrate import calibrate
 from gen.mapping.winograd.choice import choose_narrow
+from gen.mapping.winograd.fit_shifts import fit_shifts
 from gen.mapping.winograd.narrow import narrow_graph
 from gen.options import CompileOptions
 from gen.passes.align_parts import align_parts
@@ -47,9 +47,9 @@ def prepare(graph: Graph, config: NpuConfig, options: CompileOptions,
     It is pruned, and has narrow Winograd layers and layers of streams, if asked for; its parts lie on blocks of
     channels, and long strides are several.
 
-    ``samples``: model inputs (N, ...) to calibrate such layers with. Raises GraphError for a graph that breaks the
-    IR's rules, UnfitError for what the machine cannot compute of it, CompileError for a machine that cannot do so,
-    ValueError for a density out of range.
+    ``samples``: model inputs (N, ...) to which the shifts of such layers are fitted. Raises GraphError for a graph that
+    breaks the IR's rules, UnfitError for what the machine cannot compute of it, CompileError for a machine that cannot
+    do so, ValueError for a density out of range.
     """
     verify(graph)
     if options.density is not None:
@@ -62,7 +62,7 @@ def prepare(graph: Graph, config: NpuConfig, options: CompileOptions,
     if not shifts and options.winograd == "narrow":
         shifts = choose_narrow(graph, config, options)
         if samples is not None:
-            shifts = calibrate(graph, shifts, samples)
+            shifts = fit_shifts(graph, shifts, samples)
     graph = narrow_graph(graph, shifts)
     graph = stream_layers(graph, config, options.stochastic)
     verify(graph)

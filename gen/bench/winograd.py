@@ -16,7 +16,7 @@ from gen.bench.layers import LayerBenchmark, measure_layer
 from gen.files.photographs import read_photographs
 from gen.ir import reference
 from gen.ir.graph import Conv, Graph
-from gen.mapping.winograd.calibrate import calibrate
+from gen.mapping.winograd.fit_shifts import fit_shifts
 from gen.mapping.winograd.narrow import SAFE_SHIFTS, has_tiles, narrow_graph
 from gen.onnx.importer import load_model
 from gen.options import CompileOptions
@@ -100,7 +100,7 @@ def errors(graph: Graph, inputs: Mapping[str, np.ndarray], *, samples: Mapping[s
     ``labels``: the right ones, if they are known.
     """
     names = [layer.name for layer in graph.of(Conv) if has_tiles(layer)]
-    shifts = dict.fromkeys(names, SAFE_SHIFTS) if samples is None else calibrate(graph, names, samples)
+    shifts = dict.fromkeys(names, SAFE_SHIFTS) if samples is None else fit_shifts(graph, names, samples)
     narrow = narrow_graph(graph, shifts)
     # The host's part is left out: labels are those of the scores before it.
     plain = replace(graph, outputs={name: (tensor, ()) for name, (tensor, _) in graph.outputs.items()})

@@ -94,13 +94,13 @@ class ChannelMap:
     def roots(self, atoms: np.ndarray) -> np.ndarray:
         return np.array([self.root(atom) for atom in atoms.tolist()], np.int64)
 
-    def groups(self) -> list[np.ndarray]:
-        """Atoms that may go, in groups: those of one layer, or of all layers of a residual chain."""
+    def coupled(self) -> list[np.ndarray]:
+        """Atoms that may go, by the layer, or the residual chain of layers, whose channels are coupled."""
         found: dict[int, list[int]] = {}
         for atom in range(len(self._parents)):
             if self._parents[atom] == atom:
                 found.setdefault(self._maker(atom), []).append(atom)
-        return [np.array(group) for group in found.values() if self.pinned.keys().isdisjoint(group)]
+        return [np.array(atoms) for atoms in found.values() if self.pinned.keys().isdisjoint(atoms)]
 
     def kept(self, atoms: np.ndarray, dropped: set[int]) -> np.ndarray:
         """Places in ``atoms`` of those that are not among the dropped roots."""

@@ -187,7 +187,7 @@ class Pruner:
         if goal.share is not None:
             for _ in range(goal.rounds):
                 channels, states = self._states(model, goal)
-                prunable = sum(map(len, channels.groups()))
+                prunable = sum(map(len, channels.coupled()))
                 wanted = prunable * (1 - (1 - goal.share) ** (1 / goal.rounds))
                 model = self._shrunk(model, channels, min(states, key=lambda state: abs(len(state) - wanted)), goal)
             return model

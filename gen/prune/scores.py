@@ -43,21 +43,20 @@ def apoz_scores(model: onnx.ModelProto, channels: ChannelMap, inputs: Mapping[st
 
 
 def removals(channels: ChannelMap, scores: Scores, lanes: int) -> list[frozenset[int]]:
-    """Root atoms to drop, more and more of them: from none to all but one block of each group.
+    """Root atoms to drop, more and more of them: from none to all but one block of each layer or residual chain.
 
-    From one to the next goes the run of channels that matter least by their mean score, after which their group, a
-    layer or a chain, has a multiple of ``lanes``: the machine works on whole blocks. Groups with a channel that has no
-    score stay.
+    Each set adds the channels of one layer or chain that matter least by their mean score, so many that a multiple of
+    ``lanes`` is left: the machine works on whole blocks. Layers and chains with a channel without a score stay.
     """
     runs: list[tuple[float, int, list[int]]] = []
-    for group in channels.groups():
-        if any(int(atom) not in scores for atom in group):
+    for coupled in channels.coupled():
+        if any(int(atom) not in scores for atom in coupled):
             continue
-        order = sorted((int(atom) for atom in group), key=lambda atom: (scores[atom], atom))
+        order = sorted((int(atom) for atom in coupled), key=lambda atom: (scores[atom], atom))
         start, lowest = 0, 0.0
         while len(order) - start > lanes:
             end = start + ((len(order) - start) % lanes or lanes)
-            # A group's runs go in their order, whatever else goes in between.
+            # Coupled channels go in their order, whatever else goes in between.
             lowest = max(lowest, float(np.mean([scores[atom] for atom in order[start:end]])))
             runs.append((lowest, order[0], order[start:end]))
             start = end

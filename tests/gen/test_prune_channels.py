@@ -37,7 +37,7 @@ def without_dead(model: onnx.ModelProto) -> onnx.ModelProto:
     """Without the channels of gamma 0, after checking that this changes no output."""
     channels = ChannelMap.of(model)
     scores = gamma_scores(channels)
-    dead = frozenset(root for group in channels.groups() for root in group.tolist() if scores[root] == 0)
+    dead = frozenset(root for coupled in channels.coupled() for root in coupled.tolist() if scores[root] == 0)
     assert dead
     inputs = random_inputs(model, 3)
     smaller = shrink(model, channels, dead, inputs, by_gamma=True)
@@ -104,10 +104,10 @@ def test_concatenated_channels_keep_their_places(rng: np.random.Generator):
     model = builder.model(builder.conv(builder.node("Relu", value), 25, 4))
     # The BatchNormalization after the Concat makes something of dead channels again.
     channels = ChannelMap.of(model)
-    assert [len(group) for group in channels.groups()] == [10, 6, 9]
+    assert [len(coupled) for coupled in channels.coupled()] == [10, 6, 9]
     inputs = random_inputs(model, 2)
     for root in (0, 4):
-        dead = frozenset(channels.groups()[1].tolist()[root:root + 2])
+        dead = frozenset(channels.coupled()[1].tolist()[root:root + 2])
         smaller = shrink(model, channels, dead, inputs, by_gamma=False)
         onnx.checker.check_model(smaller, full_check=True)
         assert shapes(smaller)[model.graph.node[-1].name] == (4, 23, 3, 3)
@@ -141,8 +141,9 @@ def test_what_is_not_understood_stays(op: str, rng: np.random.Generator):
         value = builder.node("Conv", builder.node("Conv", value, weights), weights)
     model = builder.model(builder.conv(value, 8, 5, kernel=1))
     channels = ChannelMap.of(model)
-    assert not any(np.isin(group, channels.atoms[model.graph.node[2].output[0]]).any() for group in channels.groups())
-    smaller = shrink(model, channels, frozenset(root for group in channels.groups() for root in group.tolist()),
+    made = channels.atoms[model.graph.node[2].output[0]]
+    assert not any(np.isin(coupled, made).any() for coupled in channels.coupled())
+    smaller = shrink(model, channels, frozenset(root for coupled in channels.coupled() for root in coupled.tolist()),
                      random_inputs(model, 2), by_gamma=False)
     onnx.checker.check_model(smaller, full_check=True)
 
@@ -155,7 +156,7 @@ def test_whole_blocks_go_first_to_last(rng: np.random.Generator):
     model = builder.model(builder.conv(value, 16, 5))
     channels = ChannelMap.of(model)
     states = removals(channels, gamma_scores(channels), CONFIG.ic_lanes)
-    # 40 -> 32 -> 16, the smallest first; a group of one block stays.
+    # 40 -> 32 -> 16, the smallest first; a layer of one block stays.
     assert [sorted(state) for state in states] == [[], list(range(3, 11)), list(range(3, 27))]
 
 

@@ -16,8 +16,8 @@ from gen.ir.graph import Conv, Graph
 from gen.ir.layers.base import any_int8
 from gen.ir.verify import verify
 from gen.mapping.overflow_check import fit_exact, fit_sums
-from gen.mapping.winograd.calibrate import calibrate
 from gen.mapping.winograd.choice import choose_narrow
+from gen.mapping.winograd.fit_shifts import fit_shifts
 from gen.mapping.winograd.narrow import SAFE_SHIFTS, has_tiles, narrow_graph, narrow_layer
 from gen.options import CompileOptions
 from gen.passes.prune import prune_weights
@@ -313,10 +313,10 @@ def test_calibration_is_no_worse(rng):
     """Small values need no shift, so fewer bits are lost than with the safe shifts."""
     graph = conv_graph(rng.integers(-128, 128, (8, 16, 3, 3)), (10, 10), pad=1)
     samples = np.clip(rng.normal(3, 12, (4, 16, 10, 10)), -128, 127).astype(np.int8)
-    shifts = calibrate(graph, ["only"], {"x": samples})
+    shifts = fit_shifts(graph, ["only"], {"x": samples})
     assert set(shifts) == {"only"} and set(shifts["only"]) <= {0, 1, 2} and shifts["only"] != SAFE_SHIFTS
     direct = golden.run_layer(graph.layers[0], samples, zero_point=3).astype(int)
     errors = [((golden.run_layer(narrow_graph(graph, s).layers[0], samples, zero_point=3) - direct) ** 2).sum()
               for s in (shifts, {"only": SAFE_SHIFTS})]
     assert errors[0] < 0.7 * errors[1]
-    assert calibrate(graph, [], {"x": samples}) == {}
+    assert fit_shifts(graph, [], {"x": samples}) == {}

@@ -10,7 +10,7 @@ from gen.ir.graph import Conv, Graph
 from gen.mapping.winograd.narrow import SAFE_SHIFTS, narrow_layer
 from sim.golden import winograd_input, winograd_output, winograd_tiles, winograd_weights
 
-__all__ = ["calibrate"]
+__all__ = ["fit_shifts"]
 
 #: What an error is measured on, at most.
 _SAMPLES, _TILES, _CHANNELS = 64, 1024, 64
@@ -57,7 +57,7 @@ def _choose_shifts(layer: Conv, zero_point: int, tiles: np.ndarray) -> tuple[int
     return tuple(best)
 
 
-def calibrate(graph: Graph, layers: Iterable[str], inputs: Mapping[str, np.ndarray]) -> dict[str, tuple[int, ...]]:
+def fit_shifts(graph: Graph, layers: Iterable[str], inputs: Mapping[str, np.ndarray]) -> dict[str, tuple[int, ...]]:
     """Shifts of the named layers for what ``inputs`` (model input -> (N, ...)) bring them in their direct form.
 
     Raises GraphError for inputs that do not fit the model.
