@@ -5,17 +5,19 @@ from functools import partial
 
 import numpy as np
 
-from cores.arch.isa import Opcode
+from cores.arch.isa import EntryForm, Opcode
 from gen.bench.comparisons import Case, Comparison, Goal, compare
 from gen.bench.layers import Measurement, measure_graph
 from gen.ir.epilogue.add import Add
 from gen.ir.graph import Conv, Graph, Pool, output_size
 from gen.ir.tensor import Requantize, Tensor
 from gen.ir.verify import verify
+from gen.program.program import Program
 from sim.golden import quantize_multiplier, quantize_residual
 from sim.rtl.machine import RtlMachine
 
-__all__ = ["LAYERS", "BinaryLayer", "binary_layers", "bireal_graph", "bireal_network", "layer_graph"]
+__all__ = ["LAYERS", "BinaryLayer", "binary_layers", "bireal_graph", "bireal_network", "layer_graph",
+           "takes_pairs"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -162,11 +164,16 @@ def binary_layers() -> list[Case]:
     return [Case(layer.name, partial(_binary_layer, layer)) for layer in LAYERS]
 
 
+def takes_pairs(program: Program) -> bool:
+    """Whether a layer of the program has entries of two pixels."""
+    return any(one.opcode == Opcode.LOAD_SET and one["form"] == EntryForm.SIGN_PAIRS for one in program.instructions)
+
+
 def _binary_layer(layer: BinaryLayer, machine: RtlMachine) -> Comparison:
     dense = measure_graph(layer_graph(layer, binary=False), machine)
     binary = measure_graph(layer_graph(layer), machine)
     bits = machine.config.binary_bits
-    if any(one.opcode == Opcode.LOAD_SET and one["pair"] for one in binary.program.instructions):
+    if takes_pairs(binary.program):
         remark = "nine taps take twelve halves of entries"
     else:
         remark = "" if layer.channels >= bits else f"{layer.channels} of the {bits} bits of an entry are used"
