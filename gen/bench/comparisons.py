@@ -13,7 +13,7 @@ __all__ = ["Case", "Comparison", "Goal", "compare", "depthwise", "few_channels",
 
 
 class Goal(NamedTuple):
-    """What is to be reached: ``times`` the cycles of before, or a share of ``used`` or of ``array``."""
+    """The least ``value`` that a property ``of`` a `Comparison` should have."""
 
     of: Literal["times", "used", "array"]
     value: float

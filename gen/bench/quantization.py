@@ -28,7 +28,7 @@ _BATCH = 50
 
 
 class Images(NamedTuple):
-    """(N, C, H, W) float32 as the network takes them, and labels, if they have any."""
+    """Images (N, C, H, W) float32 as the network takes them, and their labels if they have any."""
 
     calibration: np.ndarray
     test: np.ndarray

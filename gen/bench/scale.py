@@ -113,7 +113,7 @@ def synthesise(board: Board, config: NpuConfig, cache: Path,
 
 def infer(board: Board, sizes: Sequence[tuple[NpuConfig, Size]], networks: Sequence[ZooNetwork],
           progress: Callable[[str], None] = lambda remark: None) -> Iterator[Inference]:
-    """A row for each network and machine, the networks' order first; those of one name are made once."""
+    """Run the networks, in order, on each machine by the time model; networks of one name are quantised once."""
     contents: dict[str, bytes] = {}
     for network in networks:
         if network.name not in contents:

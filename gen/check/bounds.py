@@ -24,9 +24,10 @@ _NEXT_TO_NOTHING = 1 / 64
 
 
 class Bounds:
-    """Of all results of a ``graph`` on ``values``: tensor, or middle result of a layer, -> (N, C, H, W) integers.
+    """How far the results of a ``graph`` may be from onnxruntime's, in LSBs.
 
-    Tensors that stand for one of the model are given to onnxruntime as they are here.
+    ``values``: tensor, or result inside a layer, -> (N, C, H, W) integers. onnxruntime computes each layer from these
+    values too, so differences do not add up over tensors that the model has.
     """
 
     def __init__(self, graph: Graph, values: Mapping[str, np.ndarray]) -> None:

@@ -15,7 +15,7 @@ _OPTIONS = ("mean", "std", "bgr")
 
 
 def add_image_options(parser: argparse.ArgumentParser) -> None:
-    """--mean, --std and --bgr; each that is not given is None."""
+    """Add --mean, --std and --bgr; each is None unless it is given."""
     group = parser.add_argument_group("images", "for a model with a float input are numbers from 0 to 1; one that was "
                                       "trained on others gets (number - mean) / std")
     for name, help_ in (("mean", "to be subtracted, such as 0.485,0.456,0.406 of ImageNet (default 0)"),

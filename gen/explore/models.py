@@ -20,7 +20,7 @@ __all__ = ["ModelGraphs", "ModelFile", "read_model_file"]
 
 @dataclass(frozen=True, eq=False)
 class ModelFile:
-    """A quantised model: ``name`` is its file's, for messages; ``content`` the ONNX file, weights in it."""
+    """A quantised model. ``name``: of its file, for messages; ``content``: the ONNX file, with its weights inside."""
 
     name: str
     content: bytes

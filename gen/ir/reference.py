@@ -54,7 +54,7 @@ def _host_input(graph: Graph, name: str, array: np.ndarray) -> np.ndarray:
 
 
 def host_output(graph: Graph, name: str, array: np.ndarray) -> np.ndarray:
-    """The tensor of a model output, (N, C, H, W) int8 -> the output as the model gives it."""
+    """A model output as the model gives it, from its tensor (N, C, H, W) int8."""
     tensor, steps = graph.outputs[name]
     x = np.asarray(array)
     if graph.tensors[tensor].onnx_unsigned:

@@ -23,9 +23,10 @@ def _require(condition: bool, message: str) -> None:
 
 
 def verify_mapped(mapped: MappedGraph) -> None:
-    """Layers are those of the graph, in order; what they read is there; their tiles cover their output once.
+    """Check that the steps have the graph's layers, each after what it reads, and that tiles cover every output once.
 
-    Tensors begin at a block of what they are part of, so no block has channels of two layers. Raises StageError.
+    A tensor must begin at a block of the whole that it is part of: no block has channels of two layers. Raises
+    StageError.
     """
     tn, tensors = mapped.config.ic_lanes, mapped.graph.tensors
     known = {layer.output: layer.name for layer in mapped.graph.layers}

@@ -36,7 +36,7 @@ def scalar(value: Value | None, what: str, default: float | None = None) -> floa
 
 
 def axes(node: Node, value: Value | None) -> tuple[int, ...]:
-    """Axes from an attribute (older opsets) or from an input; none if there are neither."""
+    """Axes from an attribute (older opsets) or from an input; none if the node has neither."""
     if value is not None:
         return integers(value, "the axes")
     return tuple(node.attributes.get("axes") or ())

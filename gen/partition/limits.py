@@ -16,8 +16,8 @@ _MAX_RESULTS = 64 * MAX_VALUES
 
 
 def require_plain(model: onnx.ModelProto) -> None:
-    """Raises GraphError for control flow: what is in a branch reads values that are not among a node's inputs, and a
-    loop may go on for ever.
+    """Raises GraphError for control flow: a branch reads values that are not inputs of its node, and a loop may never
+    end.
     """
     for node in model.graph.node:
         if any(attribute.g.node or attribute.graphs for attribute in node.attribute):

@@ -74,7 +74,7 @@ def quantised(model: onnx.ModelProto) -> onnx.ModelProto:
 
 @dataclass(frozen=True, eq=False)
 class QuantisedCounterpart:
-    """A model as the machine would compute it: its layers, not its values."""
+    """The layers that a machine would compute for a model. They stand for its cycles; their values mean nothing."""
 
     #: Of each part that runs on the accelerator.
     imported: Sequence[Imported]

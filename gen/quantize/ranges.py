@@ -27,8 +27,10 @@ _SHARES = np.linspace(0.1, 1, 181)
 
 @dataclass(frozen=True, eq=False)
 class Distribution:
-    """Values of an activation over all samples. ``counts``: (2 * BINS,) in equal bins from -``largest`` to ``largest``,
-    without those that are exactly 0, as many are after a Relu: 0 is exact in any range.
+    """Histogram of an activation over all samples.
+
+    ``counts``: (2 * BINS,) in equal bins from -``largest`` to ``largest``. Values that are exactly 0 are
+    not counted: after a Relu they are many, and 0 is exact in any range.
     """
 
     counts: np.ndarray

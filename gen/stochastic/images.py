@@ -43,7 +43,7 @@ class Images:
 
     @cached_property
     def digest(self) -> str:
-        """Of all pixels and labels; 64 hexadecimal digits."""
+        """SHA-256 of all pixels and labels, 64 hexadecimal digits."""
         state = hashlib.sha256(repr((self.pixels.shape, self.pixels.dtype, self.labels.dtype)).encode())
         for values in (self.pixels, self.labels):
             state.update(np.ascontiguousarray(values).data)

@@ -144,9 +144,9 @@ class Geometry:
                       self._row_pitch(cols, config), self._rows_read(rows))
 
     def piece(self, y: int, x: int, rows: tuple[int, int], cols: tuple[int, int]) -> "Geometry":
-        """The loops of a part of the window of output row ``y``, column ``x``, as those of a layer with one output.
+        """The loops over a piece of the window of output row ``y``, column ``x``: those of a layer with one output.
 
-        ``rows``, ``cols``: (first, number) of the kernel's.
+        ``rows``, ``cols``: the kernel's rows and columns in the piece, (first, number).
         """
         before = (self.pads[0] - y * self.stride[0] - rows[0], self.pads[1] - x * self.stride[1] - cols[0])
         return Geometry((rows[1], cols[1]), (1, 1), (*before, 0, 0), self.input_size, (1, 1))

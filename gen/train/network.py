@@ -119,7 +119,7 @@ class Network(nn.Module):
                 if node.op_type == "BatchNormalization" and node.input[1] in self._keys]
 
     def forward(self, x: Tensor, *, norms: bool = False) -> Tensor:
-        """Scores of the classes; ``norms``: BatchNormalizations take the statistics of the batch and learn them."""
+        """Scores of the classes. ``norms``: BatchNormalizations use the batch's statistics and update their own."""
         values: dict[str, Tensor] = {self.input: x}
         for node in self._nodes:
             made = self._apply(node, values, norms)

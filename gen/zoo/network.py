@@ -42,7 +42,7 @@ class Made:
 
 
 def make(network: Network, *, seed: int = 0, classes: int | None = None, size: tuple[int, int] | None = None) -> Made:
-    """The model, the same for the same arguments. Raises ZooError for a size or number of classes it does not have."""
+    """The model; equal arguments give equal models. Raises ZooError for a size or number of classes it cannot have."""
     size, classes = size or network.size, network.classes if classes is None else classes
     if any(side % network.step or not network.least <= side <= network.largest for side in size):
         step = f" in steps of {network.step}" if network.step > 1 else ""

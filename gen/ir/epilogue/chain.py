@@ -21,8 +21,10 @@ def _place(op: StoreOp) -> tuple[int, str]:
 
 
 def chain_problems(epilogue: Sequence[StoreOp]) -> Iterator[str]:
-    """What is wrong with a sequence of operations, in words: at most one for each place of the chain, in its order, and
-    one that reads a tensor, as there is one stream beside the sums.
+    """What is wrong with a sequence of operations, in words.
+
+    A chain has one operation at most for each of its places, in their order. One operation at most reads a tensor, as
+    there is one stream beside the sums.
     """
     for first, second in zip(epilogue, epilogue[1:], strict=False):
         (place, what), (next_place, _) = _place(first), _place(second)

@@ -22,7 +22,7 @@ def softmax(context: Context, inputs: Inputs) -> Value:
 
 
 def softmax_of(context: Context, value: Value | None, opset: int) -> Host:
-    """Softmax by the processor, with the meaning of ``axis`` in ``opset``."""
+    """Softmax on the processor; ``opset`` decides what ``axis`` means."""
     if isinstance(value, Host):
         raise NodeError("follows an operator of the processor's part; only one Softmax may end a model",
                         code="after-processor")
