@@ -39,7 +39,7 @@ def BufferWrite(config: NpuConfig) -> wiring.Signature:  # noqa: N802 - a signat
         "enable": Out(config.banks),                  # banks that take their beat
         "address": Out(buffer_address_bits(config)),  # entry, the same in all of them
         "data": Out(config.write_lanes * config.entry_bits),  # bank b takes beat b % write_lanes
-        **{mark.name: Out(mark.bits(config)) for mark in entry_marks(config)},
+        **{mark.name: Out(mark.bits(config)) for mark in entry_marks(config)},  # what units note of a beat
     })
 
 

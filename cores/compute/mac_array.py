@@ -16,8 +16,8 @@ __all__ = ["MacArray", "MacRow"]
 
 
 def _clear_port(config: NpuConfig) -> dict[str, wiring.Member]:
-    """``clear_weights``, where other units make sums in the array's place: instead of new weights all become zero."""
-    return {"clear_weights": In(1)} if config.joins_sums else {}
+    """Where other units make sums in the array's place."""
+    return {"clear_weights": In(1)} if config.joins_sums else {}  # instead of new weights all become zero
 
 
 class MacRow(MacRowTiming, Component):

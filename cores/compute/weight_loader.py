@@ -18,9 +18,10 @@ def _rows_port(kind: StepKind) -> str:
 
 
 def _rows_ports(config: NpuConfig) -> dict[str, wiring.Member]:
-    """Of a step of another unit: the weights of each row; ``row_taken``, the last of them came a cycle ago."""
+    """Of a step of another unit."""
+    # The weights of each row.
     rows = {_rows_port(kind): Out(data.ArrayLayout(config.beat_bits, rows)) for kind, rows in config.unit_rows.items()}
-    return {**rows, "row_taken": Out(1)} if rows else {}
+    return {**rows, "row_taken": Out(1)} if rows else {}  # the last of the rows came a cycle ago
 
 
 class WeightLoader(WeightLoaderTiming, Component):

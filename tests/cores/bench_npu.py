@@ -152,7 +152,7 @@ class Bench:
         try:
             await self.run(program, image, write_start, **options)
         except MachineError as error:
-            assert error.code is code, error
+            assert error.cause is code, error
             assert index is None or error.index == index, error
         else:
             raise AssertionError(f"the program did not fail with {code.name}")
@@ -266,7 +266,7 @@ async def a_silent_bus_is_reported_once(dut):
     try:
         await bridge(bench.driver.finish)()
     except MachineError as error:
-        assert error.code is ErrorCode.TIMEOUT, error
+        assert error.cause is ErrorCode.TIMEOUT, error
     assert await bridge(bench.driver.status)() == Status.BUSY
     silent = False
     for _ in range(200):
