@@ -31,13 +31,15 @@ _LOWEST_START = -(1 << next(f.bits for f in LAYOUTS[Opcode.LOAD_GATHER] if f.nam
 _MAX_COLS = largest_field(Opcode.LOAD_SET, "cols")
 _MAX_PAD_ROWS = largest_field(Opcode.LOAD_ACT, "pad_top")
 
-#: What a piece takes beside its runs: instructions, and filling the window.
-_PIECE_CYCLES = 8
+#: Cycles of a load beside its runs: instructions, and filling the window.
+_LOAD_CYCLES = 8
 
 
 @dataclass(frozen=True)
-class Piece:
-    """``length`` bytes under row ``row`` of the kernel, from byte ``first`` on, which go to ``place`` of a block."""
+class GatherLoad:
+    """One LOAD_GATHER: ``length`` bytes under row ``row`` of the kernel, from byte ``first`` on, go to ``place`` of
+    ``block``.
+    """
 
     row: int
     first: int
@@ -85,44 +87,44 @@ class GatherGeometry(Geometry):
         """Beats of a row of the input."""
         return -(-self.input_size[1] * self.channels // config.beat_bytes)
 
-    def pieces(self, config: NpuConfig) -> list[Piece]:
+    def gather_loads(self, config: NpuConfig) -> list[GatherLoad]:
         """The runs of all kernel rows, cut where blocks of channels end."""
         lanes, run = config.beat_bytes, self.window_kernel[1] * self.channels
-        pieces = []
+        loads = []
         for row in range(self.window_kernel[0]):
             first = 0
             while first < run:
                 block, place = divmod(row * run + first, lanes)
                 length = min(run - first, lanes - place, _MAX_LENGTH)
-                pieces.append(Piece(row, first, length, block, place))
+                loads.append(GatherLoad(row, first, length, block, place))
                 first += length
-        return pieces
+        return loads
 
     def input_blocks(self, channels: int, config: NpuConfig) -> int:
         return -(-self.window_kernel[0] * self.window_kernel[1] * self.channels // config.ic_lanes)
 
     def spatial_tile(self, y: int, rows: int, x: int, cols: int, config: NpuConfig) -> SpatialTile:
-        # What is loaded differs from piece to piece; here only how it lies in the buffer.
+        # What is loaded differs from load to load; here only how it lies in the buffer.
         return SpatialTile(y, rows, x, cols, 0, rows, 0, cols, 0, 0, 0, 0, -(-cols // config.banks), rows)
 
-    def fetch(self, spatial: SpatialTile, piece: Piece, config: NpuConfig) -> dict[str, dict[str, int]]:
-        """Fields of the LOAD_SET, LOAD_GATHER and LOAD_ACT of a piece that depend on where the tile is."""
+    def fetch(self, spatial: SpatialTile, load: GatherLoad, config: NpuConfig) -> dict[str, dict[str, int]]:
+        """Fields of the LOAD_SET, LOAD_GATHER and LOAD_ACT of a load that depend on where the tile is."""
         lanes, height = config.beat_bytes, self.input_size[0]
         step = self.window_stride[1] * self.channels
         data = self.input_size[1] * self.channels
-        start = (spatial.x * self.window_stride[1] - self.pads[1]) * self.channels + piece.first
-        end = start + (spatial.cols - 1) * step + piece.length
+        start = (spatial.x * self.window_stride[1] - self.pads[1]) * self.channels + load.first
+        end = start + (spatial.cols - 1) * step + load.length
         # Where all is padding it does not matter what is fetched.
         beat = min(max(start, 0), data - 1) // lanes
         beats = max(1, -(-min(end, data) // lanes) - beat)
-        first = spatial.y * self.window_stride[0] - self.pads[0] + piece.row
+        first = spatial.y * self.window_stride[0] - self.pads[0] + load.row
         top = min(spatial.rows, max(0, -(first // self.window_stride[0])))
         first += top * self.window_stride[0]
         rows = min(spatial.rows - top, max(0, -(-(height - first) // self.window_stride[0])))
         return {
             "set": {"cols": beats, "row_pitch": self.window_stride[0] * self.row_beats(config) if rows > 1 else 0},
             "gather": {
-                "outputs": spatial.cols, "length": piece.length, "step": step, "place": piece.place,
+                "outputs": spatial.cols, "length": load.length, "step": step, "place": load.place,
                 "start": start - beat * lanes if start < data else 0,
                 "bytes": data - beat * lanes if start < data else 0},
             "act": {"offset": (first if rows else 0) * self.row_beats(config) + beat, "rows": rows, "pad_top": top,
@@ -132,7 +134,7 @@ class GatherGeometry(Geometry):
     def load_cycles(self, spatial: SpatialTile, blocks: int, config: NpuConfig) -> float:
         runs = -(-spatial.cols // config.write_lanes)
         beats = 2 + -(-spatial.cols * self.window_stride[1] * self.channels // config.beat_bytes)
-        return len(self.pieces(config)) * (spatial.rows * max(runs, beats) + _PIECE_CYCLES)
+        return len(self.gather_loads(config)) * (spatial.rows * max(runs, beats) + _LOAD_CYCLES)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -168,16 +170,16 @@ class GatherMapping(ConvMapping):
              base: int, after: dict[Queue, int]) -> int:
         assert isinstance(geometry, GatherGeometry)
         index = -1
-        for piece in geometry.pieces(self.config):
-            if piece.block not in blocks:
+        for load in geometry.gather_loads(self.config):
+            if load.block not in blocks:
                 continue
-            fields = geometry.fetch(spatial, piece, self.config)
+            fields = geometry.fetch(spatial, load, self.config)
             act = fields["act"]
             emitter.set_load(
                 {**fields["set"], "block_pitch": 0, "pad_value": self.padding, "stride": 1,
                  "buf_row_pitch": spatial.row_pitch, "buf_block_pitch": spatial.entries},
                 Opcode.LOAD_GATHER, fields["gather"])
             index = emitter.emit(
-                Opcode.LOAD_ACT, after=dict(after), buf_base=base + (piece.block - blocks.start) * spatial.entries,
+                Opcode.LOAD_ACT, after=dict(after), buf_base=base + (load.block - blocks.start) * spatial.entries,
                 blocks=1, **{**act, "offset": place.offset + act["offset"]})
         return index

@@ -14,7 +14,7 @@ from gen.files.read import open_file
 from gen.run.arrays import ArrayFile
 from gen.run.inputs import labelled_images
 from gen.train.errors import TrainError
-from gen.train.session import Data, Session
+from gen.train.session import Data, TrainingSession
 from npudriver.archive import BAD_ARCHIVE, described
 
 __all__ = ["Dataset", "read_dataset"]
@@ -35,7 +35,7 @@ class Dataset:
         return len(self.labels)
 
 
-def read_dataset(data: Data, session: Session, folder: Path, *, name: str, shape: tuple[int, ...]) -> Dataset:
+def read_dataset(data: Data, session: TrainingSession, folder: Path, *, name: str, shape: tuple[int, ...]) -> Dataset:
     """The samples that ``data`` names, relative to ``folder``, for the model input ``name`` of ``shape`` (a sample's).
 
     Raises TrainError, OSError; each names the file.
@@ -85,7 +85,7 @@ def _unpacked(path: Path) -> Iterator[Path]:
         yield Path(folder)
 
 
-def _images(folder: Path, part: slice, session: Session, shape: tuple[int, ...]) -> Dataset:
+def _images(folder: Path, part: slice, session: TrainingSession, shape: tuple[int, ...]) -> Dataset:
     """A part of the images, class by class in turn, so that every part has all classes."""
     if len(shape) != 3 or shape[0] not in (1, 3):
         raise TrainError(f"the model's input of shape {shape} is no image; give an .npz file")

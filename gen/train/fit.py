@@ -17,7 +17,7 @@ from gen.prune.blocks import prune_blocks, prune_magnitudes
 from gen.train.data import Dataset, read_dataset
 from gen.train.errors import TrainError
 from gen.train.network import Network
-from gen.train.session import Prune, Session, Stage
+from gen.train.session import Prune, TrainingSession, TrainingStage
 
 __all__ = ["Epoch", "Trained", "accuracy", "train"]
 
@@ -45,7 +45,7 @@ class Trained:
     epochs: tuple[Epoch, ...]
 
 
-def train(session: Session, model: onnx.ModelProto, folder: Path, *, name: str,
+def train(session: TrainingSession, model: onnx.ModelProto, folder: Path, *, name: str,
           teacher: onnx.ModelProto | None = None, progress: Callable[[str], None] = lambda text: None) -> Trained:
     """Train ``model``, which errors call ``name``, as the session says, whose paths begin at ``folder``.
 
@@ -109,7 +109,8 @@ def accuracy(network: Network, data: Dataset) -> float:
 class _Run:
     """A stage of a session under way."""
 
-    def __init__(self, session: Session, stage: Stage, data: Dataset, teacher: Network, network: Network) -> None:
+    def __init__(self, session: TrainingSession, stage: TrainingStage, data: Dataset, teacher: Network,
+                 network: Network) -> None:
         self._session, self._stage, self._network, self._teacher = session, stage, network, copy.deepcopy(teacher)
         self._inputs, self._labels = torch.from_numpy(data.inputs), torch.from_numpy(data.labels)
         self._steps = max(1, len(data) // stage.batch)

@@ -10,7 +10,7 @@ from cores.config import PRESET_MACS
 from gen.files.document import DocumentError, read_document
 from gen.train.errors import TrainError
 
-__all__ = ["Data", "Prune", "Session", "Stage", "read_session"]
+__all__ = ["Data", "Prune", "TrainingSession", "TrainingStage", "read_session"]
 
 _Count = Annotated[int, Meta(ge=1, le=1 << 24)]
 _Share = Annotated[float, Meta(gt=0, le=1)]
@@ -47,7 +47,7 @@ class Prune(_Strict, kw_only=True, frozen=True):
             raise ValueError(f"macs must be one of {', '.join(map(str, PRESET_MACS))}, not {self.macs}")
 
 
-class Stage(_Strict, kw_only=True, frozen=True):
+class TrainingStage(_Strict, kw_only=True, frozen=True):
     """A part of the training.
 
     ``lr``: learning rate, falling to 0 along a cosine; ``gamma_penalty`` times the sum of |gamma| of all
@@ -68,7 +68,7 @@ class Stage(_Strict, kw_only=True, frozen=True):
     prune: Prune | None = None
 
 
-class Session(_Strict, kw_only=True, frozen=True):
+class TrainingSession(_Strict, kw_only=True, frozen=True):
     """``mean``, ``std``: of each channel, taken from the pixels 0..1 of images and not from arrays.
 
     ``mirror``, ``shift``: each training image mirrored or not, and moved by up to so many pixels, at random.
@@ -82,12 +82,12 @@ class Session(_Strict, kw_only=True, frozen=True):
     mirror: bool = False
     shift: Annotated[int, Meta(ge=0, le=64)] = 0
     seed: Annotated[int, Meta(ge=0, lt=1 << 32)] = 0
-    stages: Annotated[tuple[Stage, ...], Meta(min_length=1)]
+    stages: Annotated[tuple[TrainingStage, ...], Meta(min_length=1)]
 
 
-def read_session(path: Path) -> Session:
+def read_session(path: Path) -> TrainingSession:
     """A session from a .json, .yaml or .yml file. Raises TrainError that names it, OSError."""
     try:
-        return msgspec.convert(read_document(path, "a session", extra="train"), Session)
+        return msgspec.convert(read_document(path, "a session", extra="train"), TrainingSession)
     except (DocumentError, msgspec.MsgspecError) as error:
         raise TrainError.of(error, f"{path}: {error}", file=str(path)) from None

@@ -120,7 +120,7 @@ def test_pieces_fill_blocks(rng):
     config = NpuConfig.preset(256, gather=1)
     graph = first_layer(rng, channels=3, size=(20, 20), outputs=8, kernel=(3, 3))
     geometry = GatherGeometry.fitting(graph.layers[0], *graph.tensors.values(), config)
-    assert [(p.row, p.first, p.length, p.block, p.place) for p in geometry.pieces(config)] == [
+    assert [(p.row, p.first, p.length, p.block, p.place) for p in geometry.gather_loads(config)] == [
         (0, 0, 9, 0, 0), (1, 0, 7, 0, 9), (1, 7, 2, 1, 0), (2, 0, 9, 1, 2)]
     program, _ = compile_kept(graph, config)
     # 16 and 11 channels: 4 and 3 steps of 4 lanes.

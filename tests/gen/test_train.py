@@ -23,7 +23,7 @@ from gen.train.data import Dataset  # noqa: E402
 from gen.train.errors import TrainError  # noqa: E402
 from gen.train.fit import accuracy, train  # noqa: E402
 from gen.train.network import Network  # noqa: E402
-from gen.train.session import Data, Prune, Session, Stage  # noqa: E402
+from gen.train.session import Data, Prune, TrainingSession, TrainingStage  # noqa: E402
 
 
 def everything(rng: np.random.Generator) -> onnx.ModelProto:
@@ -178,8 +178,8 @@ def test_a_model_pruned_before_is_taught_as_one_that_a_stage_prunes(tmp_path: Pa
     np.savez(tmp_path / "d.npz", x=rng.normal(size=(32, 2, 8, 8)).astype(np.float32), label=rng.integers(0, 4, 32))
 
     def trained(start: onnx.ModelProto, prune: Prune | None, teacher: onnx.ModelProto | None) -> bytes:
-        stage = Stage(epochs=1, batch=8, lr=0.1, distill=0.7, prune=prune)
-        session = Session(model="", train=Data(path="d.npz"), stages=(stage,))
+        stage = TrainingStage(epochs=1, batch=8, lr=0.1, distill=0.7, prune=prune)
+        session = TrainingSession(model="", train=Data(path="d.npz"), stages=(stage,))
         return train(session, start, tmp_path, name="m", teacher=teacher).model.SerializeToString()
 
     expected = trained(model, Prune(density=0.25, macs=64), None)
@@ -197,8 +197,8 @@ def test_gammas_get_smaller(tmp_path: Path, rng: np.random.Generator):
     np.savez(tmp_path / "d.npz", x=rng.normal(size=(32, 2, 8, 8)).astype(np.float32), label=rng.integers(0, 4, 32))
     sums = []
     for penalty in (0.0, 0.1):
-        session = Session(model="", train=Data(path="d.npz"),
-                          stages=(Stage(epochs=4, batch=8, lr=0.1, gamma_penalty=penalty),))
+        session = TrainingSession(model="", train=Data(path="d.npz"),
+                          stages=(TrainingStage(epochs=4, batch=8, lr=0.1, gamma_penalty=penalty),))
         trained = Network(train(session, model, tmp_path, name="m").model)
         sums.append(sum(float(gamma.detach().abs().sum()) for gamma in trained.gammas))
     assert sums[1] < 0.9 * sums[0]

@@ -13,7 +13,7 @@ from PIL import Image
 from gen.cli import main
 from gen.train.data import read_dataset
 from gen.train.errors import TrainError
-from gen.train.session import Data, Prune, Session, Stage, read_session
+from gen.train.session import Data, Prune, TrainingSession, TrainingStage, read_session
 
 SESSION: dict[str, Any] = {"model": "m.onnx", "train": {"path": "d.npz"}, "stages": [{"epochs": 1}]}
 
@@ -27,8 +27,8 @@ def write(folder: Path, content: object) -> Path:
 def test_a_session_has_all_of_it(tmp_path: Path):
     stage = {"epochs": 2, "lr": 0.5, "prune": {"density": 0.25, "kind": "magnitude", "macs": 64}}
     found = read_session(write(tmp_path, {**SESSION, "mean": [0.5], "seed": 3, "stages": [stage]}))
-    assert found == Session(model="m.onnx", train=Data(path="d.npz"), mean=(0.5,), seed=3, stages=(
-        Stage(epochs=2, lr=0.5, prune=Prune(density=0.25, kind="magnitude", macs=64)),))
+    assert found == TrainingSession(model="m.onnx", train=Data(path="d.npz"), mean=(0.5,), seed=3, stages=(
+        TrainingStage(epochs=2, lr=0.5, prune=Prune(density=0.25, kind="magnitude", macs=64)),))
 
 
 @pytest.mark.parametrize(("change", "message"), [
@@ -99,7 +99,7 @@ def test_images_of_a_folder(zipped: bool, images: Path, tmp_path: Path):
             for path in images.rglob("*.png"):
                 archive.write(path, path.relative_to(images))
         images = tmp_path / "images.zip"
-    session = Session(model="", train=Data(path=""), mean=(0.1,), std=(0.5,), stages=(Stage(epochs=1),))
+    session = TrainingSession(model="", train=Data(path=""), mean=(0.1,), std=(0.5,), stages=(TrainingStage(epochs=1),))
     found = read_dataset(Data(path=images.name, first=3, count=6), session, tmp_path, name="x", shape=(3, 4, 5))
     assert found.labels.tolist() == [0, 1, 2] * 2
     pixels = np.array([1, 11, 21, 2, 12, 22], np.float32)
@@ -109,7 +109,7 @@ def test_images_of_a_folder(zipped: bool, images: Path, tmp_path: Path):
 def test_arrays(tmp_path: Path, rng: np.random.Generator):
     values, labels = rng.normal(size=(7, 2, 3)).astype(np.float32), rng.integers(0, 5, 7)
     np.savez(tmp_path / "d.npz", x=values, label=labels)
-    session = Session(model="", train=Data(path=""), stages=(Stage(epochs=1),))
+    session = TrainingSession(model="", train=Data(path=""), stages=(TrainingStage(epochs=1),))
     found = read_dataset(Data(path="d.npz", first=2, count=4), session, tmp_path, name="x", shape=(2, 3))
     np.testing.assert_array_equal(found.inputs, values[2:6])
     np.testing.assert_array_equal(found.labels, labels[2:6])
