@@ -1,6 +1,6 @@
 """A function in C so far: what kernels emit into, and the values that they find."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -10,12 +10,39 @@ from gen.c.text import c_type, literal
 from gen.c.value import Dim, Size, Storage, Value, extent, size_text
 from gen.onnx.model import Node, NodeError
 
-__all__ = ["Argument", "Context"]
+__all__ = ["Argument", "At", "Context", "Pending"]
 
 #: Numbers of one line of a table.
 _LINE = 12
 
-Argument = Value | Size | Sequence[Dim] | np.ndarray | np.generic | int | str
+@dataclass(frozen=True)
+class At:
+    """A tensor from an element on."""
+
+    value: Value
+    element: int
+
+
+Argument = Value | At | Size | Sequence[Dim] | np.ndarray | np.generic | int | str
+
+
+@dataclass(frozen=True, eq=False)
+class Pending:
+    """An operation element by element that has not been emitted: ``emit`` does that (`gen.c.each`).
+
+    ``expression`` is that of elements x0, x1 and so on of the ``operands``, of which ``steps`` has the strides in
+    ``shape``.
+    """
+
+    name: str
+    expression: str
+    operands: Sequence[Value]
+    steps: Sequence[Sequence[Dim]]
+    shape: tuple[Dim, ...]
+    dtype: np.dtype
+    parameters: Mapping[str, tuple[str, str]]
+    needs: Sequence[Helper]
+    emit: Callable[[], None]
 
 
 @dataclass
@@ -31,6 +58,11 @@ class Context:
     storages: list[Storage] = field(default_factory=list)
     helpers: dict[str, Helper] = field(default_factory=dict)
     node: Node | None = None
+    #: By the storage of the result.
+    pending: dict[Storage, Pending] = field(default_factory=dict)
+    #: How often a name of the model is an input or output; of a storage, as far as it has a name.
+    uses: Mapping[str, int] = field(default_factory=dict)
+    readers: dict[Storage, int] = field(default_factory=dict)
     _count: int = 0
 
     @property
@@ -81,7 +113,10 @@ class Context:
     def result(self, value: Value, index: int = 0) -> None:
         assert self.node is not None
         if self.wants(index):
-            self.values[self.node.outputs[index]] = value
+            name = self.node.outputs[index]
+            self.values[name] = value
+            if value.storage is not None:
+                self.readers[value.storage] = self.readers.get(value.storage, 0) + self.uses.get(name, 1)
 
     # what is emitted
 
@@ -95,6 +130,15 @@ class Context:
         storage = Storage(self.fresh("v"), found, extent(shape))
         self.storages.append(storage)
         return Value(found, tuple(shape), storage)
+
+    def like(self, value: Value) -> Value:
+        """Room for a result of the same type and shape, which may be in the operand's place: each element of that is
+        read for the last time before it is written.
+        """
+        result = self.new(value.dtype, value.shape)
+        if value.storage is not None and result.storage is not None:
+            result.storage.over = (value.storage,)
+        return result
 
     def alias(self, value: Value, shape: Sequence[Dim]) -> Value:
         """The same elements in another shape."""
@@ -114,6 +158,8 @@ class Context:
             return self.table(value.array)
         storage = value.storage
         assert storage is not None
+        if (waiting := self.pending.pop(storage, None)) is not None:
+            waiting.emit()
         storage.first = self.step if storage.first < 0 else storage.first
         storage.last = self.step
         return storage.name
@@ -153,10 +199,10 @@ class Context:
 
     def _call(self, helper: Helper, arguments: Sequence[Argument]) -> str:
         texts = [self._argument(argument) for argument in arguments]
-        # Sizes may have become a statement before this one: it is in this step that the tensors are used.
+        # Arguments may have become statements before this one: it is in this step that the tensors are used.
         for argument in arguments:
-            if isinstance(argument, Value):
-                self.pointer(argument)
+            if isinstance(argument, (Value, At)):
+                self._argument(argument)
         return f"{self.use(helper)}({', '.join(texts)})"
 
     def _argument(self, argument: Argument) -> str:
@@ -164,6 +210,8 @@ class Context:
             return argument
         if isinstance(argument, Value):
             return self.pointer(argument)
+        if isinstance(argument, At):
+            return self.pointer(argument.value) + (f" + {argument.element}u" if argument.element else "")
         if isinstance(argument, np.generic):
             return literal(argument, argument.dtype)
         if isinstance(argument, np.ndarray):

@@ -1,6 +1,7 @@
 """Models, or parts of them, as functions in C."""
 
 import re
+from collections import Counter
 
 import numpy as np
 import onnx
@@ -46,6 +47,7 @@ def generate(model: onnx.ModelProto, name: str) -> CFunction:
     c.values.update((word, Value(array.dtype, array.shape, array=array)) for word, array in constants.items())
     outputs = [value.name for value in own.graph.output]
     folder = Folder(Model("", own, opset, nodes, constants, (), tuple(outputs), budget(constants)))
+    c.uses = Counter([*outputs, *(name for node in nodes for name in node.inputs)])
     for node in _needed(nodes, outputs):
         _emit(c, node, folder)
     return _function(c, inputs, outputs)
@@ -127,6 +129,9 @@ def _shape(c: Context, node: Node) -> None:
 
 def _function(c: Context, inputs: list[Port], names: list[str]) -> CFunction:
     outputs, parameters = [], [f"const {port.c_type} *{port.word}" for port in inputs]
+    for _ in range(2):      # all that is pending becomes statements, then all outputs are used after the last of them
+        for name in names:
+            c.pointer(c.values[name])
     #: Storages that are outputs themselves.
     taken: dict[int, str] = {}
     for number, name in enumerate(names):

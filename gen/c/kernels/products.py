@@ -171,6 +171,8 @@ def requantised(c: Context, sums: Value, scales: Sequence[Value], zero: Value | 
     first, second, third = scales
     shaped = [c.alias(one, (*one.shape, *[1] * axes)) if one.rank == 1 and one.shape != (1,) else c.alias(one, ())
               for one in (first, second, third)]
+    for one in shaped:
+        c_type(one.dtype)
     if all(one.array is not None for one in shaped):
         a, b, d = (one.array for one in shaped)
         assert a is not None and b is not None and d is not None

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from gen.c.context import Context
+from gen.c.context import Argument, At, Context
 from gen.c.copies import copy, fill
 from gen.c.helper import Helper, instance
 from gen.c.kernels.arithmetic import spelled
@@ -139,8 +139,8 @@ def recurrent(node: Node, c: Context) -> None:
         own = words[way * len(defaults):(way + 1) * len(defaults)]
         reverse = way == 1 or attributes.get("direction", "forward") == "reverse"
 
-        def part(one: Value | None, length: int, way: int = way) -> str:
-            return "NULL" if one is None else c.pointer(one) + (f" + {way * length}u" if way else "")
+        def part(one: Value | None, length: int, way: int = way) -> Argument:
+            return "NULL" if one is None else At(one, way * length)
 
         flags = [str(int(reverse))]
         if node.op == "GRU":

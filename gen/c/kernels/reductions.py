@@ -165,7 +165,7 @@ def softmax_of(c: Context, value: Value, axis: int, *, log: bool, flat: bool) ->
         kept="x[k * inner + i] - top" if log else "power",
         finish=(("            total = log$f(total);\n" if log else "") + _FINISH.strip("\n")).replace("$finish", (
             "-= total" if log else "/= total")).replace("$f", f))
-    result = c.new(value.dtype, value.shape)
+    result = c.like(value)
     split = (value.shape[:axis], value.shape[axis:], ()) if flat else (
         value.shape[:axis], value.shape[axis:axis + 1], value.shape[axis + 1:])
     c.call(helper, *(product(part) for part in split), value, result)
@@ -355,8 +355,8 @@ def _epsilon(node: Node, dtype: np.dtype) -> str:
 def normalised(c: Context, node: Node, value: Value, rows: Dim, count: Dim,
                statistics: Sequence[Value | None] = ()) -> Value:
     """Rows of so many elements, each with mean 0 and deviation 1."""
-    result = c.new(value.dtype, value.shape)
-    places = [c.pointer(one) if one is not None else "NULL" for one in (*statistics, None, None)[:2]]
+    result = c.like(value)
+    places = [one if one is not None else "NULL" for one in (*statistics, None, None)[:2]]
     c.call(_typed("normalise", _NORMALISE, value.dtype), rows, count, _epsilon(node, value.dtype), value, result,
            *places)
     return result
@@ -400,7 +400,7 @@ def skip_layer_normalization(node: Node, c: Context) -> None:
 def root_normalization(node: Node, c: Context) -> None:
     value = c.input(0)
     axis = axis_of(node, value.rank, -1)
-    result = c.new(value.dtype, value.shape)
+    result = c.like(value)
     c.call(_typed("root_normalise", _ROOT, value.dtype), product(value.shape[:axis]), product(value.shape[axis:]),
            _epsilon(node, value.dtype), value, result)
     c.result(scaled(c, result, c.optional(1), None))

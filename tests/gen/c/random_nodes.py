@@ -178,8 +178,9 @@ def reductions(rng: Rng) -> Iterator[tuple[str, Made]]:
     x = floats(rng, 2, 6, 4, 5)
     yield "LayerNormalization", one("LayerNormalization", [x, floats(rng, 5), floats(rng, 5)], outputs=3)
     yield "LayerNormalization_two", one("LayerNormalization", [x, floats(rng, 4, 5)], axis=2)
-    yield "SkipLayerNormalization", one("SkipLayerNormalization", [x[0], x[1], floats(rng, 5), floats(rng, 5)], given=2,
-                                        domain="com.microsoft")
+    yield "SkipLayerNormalization", one("SkipLayerNormalization", [
+        floats(rng, 2, 6, 40), floats(rng, 2, 6, 40), floats(rng, 40), floats(rng, 40)], given=2,
+        domain="com.microsoft")
     yield "RMSNormalization", one("RMSNormalization", [x, floats(rng, 5)], opset=23)
     yield "InstanceNormalization", one("InstanceNormalization", [x, floats(rng, 6), floats(rng, 6)])
     yield "GroupNormalization", one("GroupNormalization", [x, floats(rng, 6), floats(rng, 6)], opset=21, num_groups=3)
