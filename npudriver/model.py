@@ -95,7 +95,10 @@ class Deployment:
                 segments.append(HostFile(name, files.source(name)))
                 continue
             program = DeployedProgram.load(files, name)
-            program.require_sense(machine)
+            try:
+                program.require_sense(machine)
+            except PackageError as error:
+                raise PackageError.of(error, f"{storage.path}: {error}; {storage.remedy}") from None
             segments.append(program)
         deployment = cls(
             name=header.text("name"), board=header.text("board"), device=header.text("device"), machine=machine,

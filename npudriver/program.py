@@ -172,11 +172,10 @@ class DeployedProgram:
         if rest or not instructions or named not in (0, instructions) or not (
                 0 <= self.write_start <= self.data_beats and len(self.constants) <= self.write_start * beat
                 and self.data_beats * beat <= 1 << machine.address_bits):
-            raise PackageError(f"program {self.name} is damaged; deploy it again")
+            raise PackageError(f"program {self.name} is damaged: its sizes do not go together")
         for port in (*self.inputs, *self.outputs):
             if not self.write_start <= port.offset <= self.data_beats - port.beats(beat):
-                raise PackageError(f"program {self.name} is damaged: {port.name} lies outside its data region; deploy "
-                                   "it again")
+                raise PackageError(f"program {self.name} is damaged: {port.name} lies outside its data region")
 
     def require_steps(self, machine: Machine) -> None:
         """Raises PackageError for an input or an output whose steps do not lead from one end to the other."""
@@ -184,8 +183,7 @@ class DeployedProgram:
             for port in ports:
                 problem = port.problem(machine.beat_bytes, output=output)
                 if problem:
-                    raise PackageError(f"program {self.name} is damaged: the steps of {port.name}: {problem}; deploy "
-                                       "it again")
+                    raise PackageError(f"program {self.name} is damaged: the steps of {port.name}: {problem}")
 
 
 def _plain(port: Port, arrays: dict[str, np.ndarray]) -> dict[str, Any]:

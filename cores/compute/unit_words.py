@@ -37,7 +37,7 @@ class UnitWords(WordKind):
     def follow(self, m: Module, issued: Any) -> tuple[Any, list[Any]]:
         """Those of units that lag come `lag` cycles later."""
         names = [unit.KIND.name.lower() for unit in units_of(self.config) if unit.LAGS]
-        assert set(names) <= {"stochastic"}, "the sequencer keeps no other unit's words apart"
+        assert len(names) <= 1, "words of several units that lag would have to keep apart from each other"
         stages = issue_stages(m, issued, ComputeEngineTiming.lag(self.config) if names else 0, "lagging")
         if len(stages) == 1:
             return issued, []

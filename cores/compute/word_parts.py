@@ -3,6 +3,7 @@ has what is said here.
 """
 
 from ..config import NpuConfig, part_of
+from ..timing.array_units import units_of
 from .lane_sources import LaneSources
 from .loop_words import LoopWords
 from .spread.spread_loops import SpreadLoops
@@ -24,7 +25,10 @@ _KINDS: dict[str, type[WordKind]] = {
 
 def word_kinds(config: NpuConfig) -> list[WordKind]:
     """Words that not all machines have."""
-    return [kind(config) for field, kind in _KINDS.items() if getattr(config, field)]
+    kinds = [kind(config) for field, kind in _KINDS.items() if getattr(config, field)]
+    lagging = any(unit.LAGS for unit in units_of(config))
+    assert not lagging or any(kind.STAYS for kind in kinds), "the words of a unit that lags have to keep apart"
+    return kinds
 
 
 def loop_words_of(config: NpuConfig) -> LoopWords:

@@ -82,7 +82,7 @@ class _Writer:
     functions: list[CFunction] = field(default_factory=list)
     storages: list[Storage] = field(default_factory=list)
     values: dict[str, _Value] = field(default_factory=dict)
-    #: Of each step: statements before the first program starts, and after it has ended.
+    #: Statements before the first program starts, and after it has ended.
     before: list[str] = field(default_factory=list)
     after: list[str] = field(default_factory=list)
     step: int = 0
@@ -121,8 +121,7 @@ class _Writer:
         inputs = [self.read(port.name) for port in function.inputs]
         outputs = []
         for port in function.outputs:
-            dtype = next(one for one in map(np.dtype, _DTYPES) if c_type(one).name == port.c_type)
-            outputs.append(self.made(port.name, dtype, port.shape, sized=port.sized))
+            outputs.append(self.made(port.name, _BY_NAME[port.c_type], port.shape, sized=port.sized))
             if port.sized:
                 if port.name not in self.file.outputs:
                     raise ProgramError(f"value {port.name} has a size that depends on the data, and passes between "
@@ -136,6 +135,8 @@ class _Writer:
         for index, port in enumerate(program.input_ports):
             model, source = input_model(port), self.read(port.name)
             self._scale(port)
+            if port.dtype == "float32":
+                lines.append(f"CHECK(numbers({source}, {int(np.prod(port.shape))}u));")
             if model is not None:
                 target = self.storage(np.dtype(np.int8), int(np.prod(port.map_shape)))
                 text = f"(int8_t *)(arena + {target.name})"
@@ -173,7 +174,9 @@ class _Writer:
                 self.scales.setdefault(port.name, (float(step.parameters["scale"]), int(step.parameters["zero_point"])))
 
 
-_DTYPES = ("int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64", "float32", "float64", "bool")
+#: A type of C -> NumPy's. (A bool is a byte.)
+_BY_NAME = {c_type(dtype).name: dtype for dtype in map(np.dtype, (
+    "int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64", "float32", "float64"))}
 
 
 def _walk(writer: _Writer) -> None:
@@ -215,6 +218,7 @@ def c_model(file: ProgramFile) -> CModel:
 
     inputs, outputs = (tuple(_port(writer, name) for name in names) for names in (file.inputs, file.outputs))
     facts = {"file": file, "programs": file.programs, "inputs": inputs, "outputs": outputs, "arena": arena,
+             "checks": any(port.dtype == "float32" for program in file.programs for port in program.input_ports),
              "before": placed(writer.before), "after": placed(writer.after), "functions": writer.functions,
              "alignment": ALIGNMENT, "rank": max([1, *(len(port.shape) for port in (*inputs, *outputs))])}
     files = library_files(file.programs[0].config)

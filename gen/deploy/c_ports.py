@@ -9,7 +9,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 from npudriver.program import Port, Step
 
-__all__ = ["input_model", "output_model"]
+__all__ = ["KINDS", "input_model", "output_model"]
 
 _OPSET = 18
 _INT8, _UINT8 = TensorProto.INT8, TensorProto.UINT8
@@ -88,7 +88,7 @@ def _join(chain: _Chain, p: Mapping[str, Any]) -> None:
 
 
 #: As `npudriver.steps.KINDS`, of one sample.
-_KINDS: Mapping[str, Callable[[_Chain, Mapping[str, Any]], None]] = {
+KINDS: Mapping[str, Callable[[_Chain, Mapping[str, Any]], None]] = {
     "quantize": _quantize, "dequantize": _dequantize, "softmax": _softmax, "reshape": _reshape,
     "transpose": _transpose, "gather": _gather, "retype": _retype, "join": _join,
 }
@@ -96,7 +96,7 @@ _KINDS: Mapping[str, Callable[[_Chain, Mapping[str, Any]], None]] = {
 
 def _steps(chain: _Chain, steps: tuple[Step, ...]) -> None:
     for step in steps:
-        _KINDS[step.kind](chain, step.parameters)
+        KINDS[step.kind](chain, step.parameters)
 
 
 def input_model(port: Port) -> onnx.ModelProto | None:

@@ -1,58 +1,14 @@
 /* Runs the program of this folder twice over the enclosed input, the second inference loaded while the first runs.
  *
  *     ./example [npu [udmabuf0]]        the UIO device and the u-dma-buf, by name
- *
- * Compiled with NPUGEN_BACKEND_HEADER it takes another backend than that of Linux: a header that defines
- * `static npugen_status open_backend(npugen_backend *backend, int argc, char **argv)`.
  */
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
-#include "npugen.h"
+#include "npugen_example.h"
 #include "npugen_program.h"
-
-#ifdef NPUGEN_BACKEND_HEADER
-#include NPUGEN_BACKEND_HEADER
-#else
-#include "npugen_uio.h"
-
-static npugen_uio uio;
-
-static npugen_status open_backend(npugen_backend *backend, int argc, char **argv) {
-    const npugen_uio_names names = {argc > 1 ? argv[1] : NULL, argc > 2 ? argv[2] : NULL, NULL, NULL};
-    const npugen_status status = npugen_uio_open(&uio, backend, &names);
-    if (status != NPUGEN_OK) fprintf(stderr, "example: %s\n", uio.message);
-    return status;
-}
-#endif
-
-#define TIMEOUT_US 10000000u
-
-/* A whole file, with its size; ends the program where there is none. */
-static uint8_t *contents(const char *path, size_t size) {
-    uint8_t *data = malloc(size ? size : 1);
-    FILE *file = fopen(path, "rb");
-    if (!data || !file || fread(data, 1, size, file) != size) {
-        fprintf(stderr, "example: %s: cannot be read, or is shorter than %lu bytes\n", path, (unsigned long)size);
-        exit(1);
-    }
-    fclose(file);
-    return data;
-}
 
 static size_t values_of(const npugen_tensor *tensor) {
     return (size_t)tensor->channels * tensor->height * tensor->width;
-}
-
-static void require(npugen_device *device, npugen_status status, const char *what) {
-    if (status == NPUGEN_OK) return;
-    fprintf(stderr, "example: %s: %s", what, npugen_status_text(status));
-    if (status == NPUGEN_FAULT)
-        fprintf(stderr, ": %s at instruction %lu: %s", npugen_error_name(device->fault_code),
-                (unsigned long)device->fault_index, npugen_error_text(device->fault_code));
-    fputc('\n', stderr);
-    exit(1);
 }
 
 /* The values of an output that are not the expected ones. */
@@ -63,7 +19,7 @@ static size_t differing(npugen_device *device, npugen_program *program, unsigned
     size_t wrong = 0;
     int8_t *found = malloc(count), *wanted;
     snprintf(name, sizeof name, "expected_%u.bin", output);
-    wanted = (int8_t *)contents(name, count);
+    wanted = contents(name, count);
     if (!found) exit(1);
     require(device, npugen_output(device, program, slot, output, found), "reading an output");
     for (size_t value = 0; value < count; ++value) wrong += found[value] != wanted[value];
@@ -89,7 +45,7 @@ int main(int argc, char **argv) {
             char name[64];
             int8_t *values;
             snprintf(name, sizeof name, "input_%u.bin", input);
-            values = (int8_t *)contents(name, values_of(&image.inputs[input]));
+            values = contents(name, values_of(&image.inputs[input]));
             require(&device, npugen_input(&device, &program, slot, input, values), "loading an input");
             free(values);
         }

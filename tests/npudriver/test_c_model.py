@@ -1,24 +1,22 @@
 """Whole models in C: what `deploy --language c` writes, compiled and run on the Verilog."""
 
 import json
-import shutil
-import subprocess
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from gen.cli import main
-from sim.rtl.build import build_library
+from tests.c_models import compile_model, run_model
 from tests.gen.cli.calls import error_line
 from tests.gen.qdq import Builder
 
-from .compiled_c import HERE, compiled
+from .compiled_c import compiler
 from .small import CONFIG
 
 #: What is written, but for programs and samples.
-_SOURCES = {"Makefile", "main.c", "npugen.c", "npugen.h", "npugen_check.c", "npugen_functions.c", "npugen_model.c",
-            "npugen_model.h", "npugen_model_data.S", "npugen_regs.h", "npugen_uio.c", "npugen_uio.h"}
+_SOURCES = {"Makefile", "main.c", "npugen.c", "npugen.h", "npugen_check.c", "npugen_example.h", "npugen_functions.c",
+            "npugen_model.c", "npugen_model.h", "npugen_model_data.S", "npugen_regs.h", "npugen_uio.c", "npugen_uio.h"}
 
 
 def _conv(b: Builder, x: str, channels: int, filters: int) -> str:
@@ -57,16 +55,6 @@ def deployed(name: str, seed: int, *options: str) -> Path:
     return Path("folder")
 
 
-def made(folder: Path) -> Path:
-    """The example on the Verilog, with the compiler's warnings as errors."""
-    shutil.copy(HERE / "rtl_backend.h", folder)
-    library = build_library(CONFIG)
-    sources = ["main.c", *sorted(one for one in _SOURCES if one.endswith((".c", ".S")) and "uio" not in one
-                                 and one != "main.c")]
-    return compiled(folder, '-DNPUGEN_BACKEND_HEADER="rtl_backend.h"', *sources, library,
-                    f"-Wl,-rpath,{library.parent}", "-lm")
-
-
 @pytest.mark.rtl
 @pytest.mark.parametrize("name", MODELS)
 def test_on_the_verilog(name: str, seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
@@ -79,14 +67,22 @@ def test_on_the_verilog(name: str, seed: int, tmp_path: Path, monkeypatch: pytes
                 for part in ("code", "data")}
     assert {path.name for path in folder.iterdir()} == _SOURCES | programs | {"input_0.bin", "expected_0.bin"}
     assert facts["language"] == "c" and facts["inputs"] == ["x"] and facts["arena"] % 8 == 0
-    example = made(folder).resolve()
-    done = subprocess.run([example], cwd=folder, capture_output=True, text=True)
+    example = compile_model(folder, CONFIG, compiler())
+    done = run_model(example)
     assert (done.returncode, done.stdout, done.stderr) == (0, "0 values differ from the expected ones\n", "")
     wanted = np.frombuffer((folder / "expected_0.bin").read_bytes(), np.uint8 if name == "bytes" else np.float32).copy()
     wanted[3] += 1
     (folder / "expected_0.bin").write_bytes(wanted.tobytes())
-    done = subprocess.run([example], cwd=folder, capture_output=True, text=True)
+    done = run_model(example)
     assert (done.returncode, done.stdout) == (1, "2 values differ from the expected ones\n")
+    values = np.frombuffer((folder / "input_0.bin").read_bytes(), np.uint8 if name == "bytes" else np.float32).copy()
+    (folder / "input_0.bin").write_bytes(values[:-1].tobytes())
+    assert "input_0.bin: has another size than" in run_model(example).stderr
+    if name == "whole":     # in "alternating" the processor is first
+        values[5] = np.nan
+        (folder / "input_0.bin").write_bytes(values.tobytes())
+        done = run_model(example)
+        assert done.returncode == 1 and done.stderr.startswith("example: preparing: ")
 
 
 @pytest.mark.rtl
@@ -96,7 +92,7 @@ def test_damaged_weights(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     data = bytearray((folder / "program0_data.bin").read_bytes())
     data[7] ^= 1
     (folder / "program0_data.bin").write_bytes(data)
-    done = subprocess.run([made(folder).resolve()], cwd=folder, capture_output=True, text=True)
+    done = run_model(compile_model(folder, CONFIG, compiler()))
     assert done.returncode == 1 and "code or constants are damaged" in done.stderr
 
 

@@ -177,7 +177,7 @@ def test_a_lone_number_among_the_samples(backend, package):
 def test_a_program_that_cannot_be(backend, damage):
     with Device(backend, machine_of_json()) as device:
         free = backend.memory._arena.free_bytes
-        with pytest.raises(PackageError, match="program small0 is damaged; deploy it again"):
+        with pytest.raises(PackageError, match="program small0 is damaged: its sizes do not go together"):
             device.load(dataclasses.replace(program(), **damage))
         assert backend.memory._arena.free_bytes == free
 

@@ -3,7 +3,9 @@
 from gen.c.kernels import (
     arithmetic,
     detection,
+    indexing,
     movement,
+    normalisation,
     products,
     qlinear,
     quantisation,
@@ -14,6 +16,6 @@ from gen.c.kernels import (
 )
 
 __all__ = [
-    "arithmetic", "detection", "movement", "products", "qlinear", "quantisation", "recurrent",
-    "reductions", "resizing", "windows",
+    "arithmetic", "detection", "indexing", "movement", "normalisation", "products", "qlinear",
+    "quantisation", "recurrent", "reductions", "resizing", "windows",
 ]

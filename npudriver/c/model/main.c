@@ -1,59 +1,15 @@
 /* Runs the model of this folder over the enclosed sample, twice at a time, and compares what comes out.
  *
  *     ./example [npu [udmabuf0]]        the UIO device and the u-dma-buf, by name
- *
- * Compiled with NPUGEN_BACKEND_HEADER it takes another backend than that of Linux: a header that defines
- * `static npugen_status open_backend(npugen_backend *backend, int argc, char **argv)`.
  */
 #include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
+#include "npugen_example.h"
 #include "npugen_model.h"
-
-#ifdef NPUGEN_BACKEND_HEADER
-#include NPUGEN_BACKEND_HEADER
-#else
-#include "npugen_uio.h"
-
-static npugen_uio uio;
-
-static npugen_status open_backend(npugen_backend *backend, int argc, char **argv) {
-    const npugen_uio_names names = {argc > 1 ? argv[1] : NULL, argc > 2 ? argv[2] : NULL, NULL, NULL};
-    const npugen_status status = npugen_uio_open(&uio, backend, &names);
-    if (status != NPUGEN_OK) fprintf(stderr, "example: %s\n", uio.message);
-    return status;
-}
-#endif
-
-#define TIMEOUT_US 10000000u
 
 /* Numbers with a fraction may differ by so much of the largest: sums run in another order. */
 #define TOLERANCE 1e-4
-
-/* A file of at most so many bytes, whose number is returned by `size`; ends the program where there is none. */
-static void *contents(const char *path, size_t room, size_t *size) {
-    void *data = calloc(room + 1u, 1u);
-    FILE *file = fopen(path, "rb");
-    if (data && file) *size = fread(data, 1, room + 1u, file);
-    if (!data || !file || ferror(file) || *size > room) {
-        fprintf(stderr, "example: %s: cannot be read, or has more than %lu bytes\n", path, (unsigned long)room);
-        exit(1);
-    }
-    fclose(file);
-    return data;
-}
-
-static void require(const npugen_device *device, npugen_status status, const char *what) {
-    if (status == NPUGEN_OK) return;
-    fprintf(stderr, "example: %s: %s", what, npugen_status_text(status));
-    if (status == NPUGEN_FAULT)
-        fprintf(stderr, ": %s at instruction %lu: %s", npugen_error_name(device->fault_code),
-                (unsigned long)device->fault_index, npugen_error_text(device->fault_code));
-    fputc('\n', stderr);
-    exit(1);
-}
 
 static double real(const npugen_value *value, const void *data, size_t index) {
     float single;
@@ -97,7 +53,7 @@ int main(int argc, char **argv) {
     for (unsigned input = 0; input < NPUGEN_MODEL_INPUTS; ++input) {
         const npugen_value *value = &npugen_model_inputs[input];
         snprintf(name, sizeof name, "input_%u.bin", input);
-        inputs[input] = contents(name, value->values * value->element, &size);
+        inputs[input] = contents(name, value->values * value->element);
     }
     for (unsigned slot = 0; slot < NPUGEN_MODEL_SLOTS; ++slot)
         for (unsigned output = 0; output < NPUGEN_MODEL_OUTPUTS; ++output) {
@@ -118,7 +74,7 @@ int main(int argc, char **argv) {
             void *wanted;
             for (size_t axis = 0; axis < value->rank; ++axis) count *= model.shapes[slot][output][axis];
             snprintf(name, sizeof name, "expected_%u.bin", output);
-            wanted = contents(name, value->values * value->element, &size);
+            wanted = beginning(name, value->values * value->element + 1u, &size);
             if (size != count * value->element) {
                 fprintf(stderr, "example: %s has another shape than expected\n", value->name);
                 ++wrong;

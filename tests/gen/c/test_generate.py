@@ -1,6 +1,5 @@
 """What generated functions are: their parameters, their memory, and what is refused."""
 
-import os
 from pathlib import Path
 
 import numpy as np
@@ -142,11 +141,9 @@ def test_constants_that_are_dequantised_stay_integers(rng: np.random.Generator, 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["mnist8_float", "mlperf_kws_dscnn_int8", "tinymaix_mnist_valid_int8"])
-def test_whole_models(name: str, rng: np.random.Generator, tmp_path: Path) -> None:
+def test_whole_models(name: str, models: Path, rng: np.random.Generator, tmp_path: Path) -> None:
     """Of integers, sums in another order may lead to the next one."""
-    if "NPUGEN_MODELS" not in os.environ:
-        pytest.skip("NPUGEN_MODELS names the folder of the models")
-    model = onnx.load(Path(os.environ["NPUGEN_MODELS"]) / f"{name}.onnx")
+    model = onnx.load(models / f"{name}.onnx")
     function = generate(model, "f")
     inputs = {port.name: rng.random(port.shape, np.float32) if port.c_type == "float"
               else rng.integers(-128, 128, port.shape, np.int8) for port in function.inputs}

@@ -1,0 +1,74 @@
+"""Runs whole models in C on the Verilog, and compares what comes out with Python.
+
+    python -m tests.c_models MODEL.onnx ... [--macs 16]
+
+Each is deployed by `gen deploy --language c`, compiled with the compiler's warnings as errors, and run over one sample
+twice. Prints what `deploy` says, bytes of the C that was generated for the processor and of its text section (-Os), and
+how many values differ. The exit status is 1 where any does.
+"""
+
+import argparse
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from boards.registry import get_board
+from cores.config import NpuConfig
+from gen.cli import main as gen
+from sim.rtl.build import build_library
+
+__all__ = ["FLAGS", "compile_model", "run_model"]
+
+_BACKEND = Path(__file__).parent / "npudriver" / "rtl_backend.h"
+FLAGS = ("-std=c99", "-Wall", "-Wextra", "-Wconversion", "-pedantic", "-Werror", "-O1", "-fsanitize=undefined",
+         "-fno-sanitize-recover")
+
+
+def compile_model(folder: Path, config: NpuConfig, compiler: str = "cc") -> Path:
+    """The example of a ``folder`` of `deploy --language c`, on the Verilog. Raises CalledProcessError."""
+    shutil.copy(_BACKEND, folder)
+    library = build_library(config)
+    sources = ["main.c", *sorted(path.name for path in folder.iterdir()
+                                 if path.suffix in (".c", ".S") and path.name not in ("main.c", "npugen_uio.c"))]
+    subprocess.run([compiler, *FLAGS, f'-DNPUGEN_BACKEND_HEADER="{_BACKEND.name}"', "-o", "example", *sources,
+                    str(library), f"-Wl,-rpath,{library.parent}", "-lm"], cwd=folder, check=True)
+    return (folder / "example").resolve()
+
+
+def run_model(example: Path) -> subprocess.CompletedProcess[str]:
+    """In its own folder, where the samples are."""
+    return subprocess.run([example], cwd=example.parent, capture_output=True, text=True)
+
+
+def _measured(model: Path, macs: int, folder: Path) -> str:
+    config = get_board("zu3eg").config(macs)
+    if gen(["deploy", str(model), "--macs", str(macs), "--language", "c", "-o", str(folder), "--json"]):
+        return "not deployed"
+    done = run_model(compile_model(folder, config))
+    functions = folder / "npugen_functions.c"
+    subprocess.run(["cc", "-std=c99", "-Os", "-c", functions.name], cwd=folder, check=True)
+    text = subprocess.run(["size", "npugen_functions.o"], cwd=folder, check=True, capture_output=True, text=True)
+    code = int(text.stdout.splitlines()[1].split()[0])
+    said = done.stdout.strip() or done.stderr.strip()
+    return f"{functions.stat().st_size:,} bytes of C, {code:,} of text: {said}"
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.c_models", description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("models", nargs="+", type=Path, metavar="MODEL.onnx")
+    parser.add_argument("--macs", type=int, default=16, metavar="N", help="of the machine (default 16)")
+    arguments = parser.parse_args()
+    wrong = 0
+    for model in arguments.models:
+        with tempfile.TemporaryDirectory() as temporary:
+            said = _measured(model, arguments.macs, Path(temporary) / "c")
+        wrong += not said.endswith(": 0 values differ from the expected ones")
+        print(f"{model.name}: {said}", flush=True)
+    return bool(wrong)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
