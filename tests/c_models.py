@@ -3,11 +3,14 @@
     python -m tests.c_models MODEL.onnx ... [--macs 16]
 
 Each is deployed by `gen deploy --language c`, compiled with the compiler's warnings as errors, and run over one sample
-twice. Prints what `deploy` says, bytes of the C that was generated for the processor and of its text section (-Os), and
-how many values differ. The exit status is 1 where any does.
+twice. Prints the programs, bytes for a sample on its way, bytes of the processor's part (compiled by -Os, with its
+constants), and how many values differ. The exit status is 1 where any does.
 """
 
 import argparse
+import contextlib
+import io
+import json
 import shutil
 import subprocess
 import sys
@@ -44,15 +47,19 @@ def run_model(example: Path) -> subprocess.CompletedProcess[str]:
 
 def _measured(model: Path, macs: int, folder: Path) -> str:
     config = get_board("zu3eg").config(macs)
-    if gen(["deploy", str(model), "--macs", str(macs), "--language", "c", "-o", str(folder), "--json"]):
-        return "not deployed"
+    said = io.StringIO()
+    with contextlib.redirect_stdout(said):
+        if gen(["deploy", str(model), "--macs", str(macs), "--language", "c", "-o", str(folder), "--json"]):
+            return "not deployed"
+    facts = json.loads(said.getvalue())
     done = run_model(compile_model(folder, config))
     functions = folder / "npugen_functions.c"
     subprocess.run(["cc", "-std=c99", "-Os", "-c", functions.name], cwd=folder, check=True)
     text = subprocess.run(["size", "npugen_functions.o"], cwd=folder, check=True, capture_output=True, text=True)
     code = int(text.stdout.splitlines()[1].split()[0])
-    said = done.stdout.strip() or done.stderr.strip()
-    return f"{functions.stat().st_size:,} bytes of C, {code:,} of text: {said}"
+    programs = sum(name.endswith("_code.bin") for name in facts["files"])
+    return (f"{programs:,} programs, {facts['arena']:,} bytes for a sample on its way; the processor's part "
+            f"{code:,} bytes with its constants: {done.stdout.strip() or done.stderr.strip()}")
 
 
 def main() -> int:
