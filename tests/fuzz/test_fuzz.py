@@ -17,7 +17,7 @@ from tests.fuzz.worker import KINDS, SECONDS
 
 #: Cases in all, and in each test.
 FULL = {"model": 2000, "program": 1000, "config": 500, "input": 500, "package": 1000, "document": 500, "special": 500,
-        "name": 1000}
+        "name": 1000, "archive": 500}
 CASES = 100
 #: Further models that are mutated in the long run, if they are there.
 MODELS = ("mlperf_kws_dscnn_int8", "tinymaix_mnist_resnet_int8", "mlperf_resnet8_int8")

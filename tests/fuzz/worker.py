@@ -177,6 +177,20 @@ class Fuzzer:
         ]
         return commands[int(rng.choice([0, 1, 2, 2, 3]))]
 
+    def archive(self, rng: np.random.Generator) -> tuple[list[str], set[str]]:
+        """The driver's commands on a ``.npu`` file."""
+        self.main, self.speaker = driver.main, "npudriver "
+        base = self._base(rng)
+        content = base.programs[int(rng.integers(len(base.programs)))]
+        Path("p.npu").write_bytes(mutate.mutate_program(rng, content))
+        Path("x.npz").write_bytes(base.samples[0].content)
+        commands: list[tuple[list[str], set[str]]] = [
+            (["info", "p.npu"], set()),
+            (["run", "p.npu", "--input", "x.npz"], set()),
+            (["run", "p.npu", "--input", "x.npz", "-o", "out.npz"], {"out.npz"}),
+        ]
+        return commands[int(rng.integers(3))]
+
     def document(self, rng: np.random.Generator) -> tuple[list[str], set[str]]:
         chosen = documents.DOCUMENTS[int(rng.integers(len(documents.DOCUMENTS)))]
         ending, content = documents.mutate_document(rng, chosen.value)
@@ -316,7 +330,7 @@ class Fuzzer:
         return any((name + os.sep).startswith(end + os.sep) for end in ends)
 
 
-KINDS = ("model", "program", "config", "input", "package", "document", "special", "name")
+KINDS = ("model", "program", "config", "input", "package", "document", "special", "name", "archive")
 
 
 @contextlib.contextmanager
