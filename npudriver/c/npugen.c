@@ -82,7 +82,8 @@ static npugen_status place(npugen_device *device, npugen_buffer *buffer, size_t 
         status = NPUGEN_UNREACHABLE;
     } else {
         if (data_size) memcpy(buffer->data, data, data_size);
-        status = device->backend.to_device(device->backend.context, buffer, 0, data_size);
+        /* All of it: what an earlier owner left dirty would be written over results during a run. */
+        status = device->backend.to_device(device->backend.context, buffer, 0, size);
     }
     if (status != NPUGEN_OK) release(device, buffer);
     return status;
@@ -185,15 +186,25 @@ static size_t place_of(const npugen_tensor *tensor, uint32_t channel, uint32_t r
         * NPUGEN_BEAT_BYTES + channel % NPUGEN_BEAT_BYTES;
 }
 
+/* Whether a region is the machine's: the host keeps away until the run has ended. */
+static int runs_on(const npugen_device *device, const npugen_program *program, unsigned slot) {
+    return device->running == program && device->running_slot == slot;
+}
+
 npugen_status npugen_input(npugen_device *device, npugen_program *program, unsigned slot, unsigned input,
                            const int8_t *values) {
     const npugen_tensor *tensor;
     npugen_buffer *region;
+    npugen_status status;
     size_t begin;
     if (!program->image || slot >= program->slots || input >= program->image->input_count) return NPUGEN_ARGUMENT;
+    if (runs_on(device, program, slot)) return NPUGEN_BUSY;
     tensor = &program->image->inputs[input];
     region = &program->regions[slot];
     begin = (size_t)tensor->offset * NPUGEN_BEAT_BYTES;
+    /* What shares the lines at its ends is the machine's, and is written back with it. */
+    status = device->backend.to_host(device->backend.context, region, begin, tensor_bytes(tensor));
+    if (status != NPUGEN_OK) return status;
     memset(region->data + begin, 0, tensor_bytes(tensor));
     for (uint32_t channel = 0; channel < tensor->channels; ++channel)
         for (uint32_t row = 0; row < tensor->height; ++row)
@@ -209,6 +220,7 @@ npugen_status npugen_output(npugen_device *device, npugen_program *program, unsi
     npugen_status status;
     size_t begin;
     if (!program->image || slot >= program->slots || output >= program->image->output_count) return NPUGEN_ARGUMENT;
+    if (runs_on(device, program, slot)) return NPUGEN_BUSY;
     tensor = &program->image->outputs[output];
     region = &program->regions[slot];
     begin = (size_t)tensor->offset * NPUGEN_BEAT_BYTES;
@@ -243,6 +255,7 @@ npugen_status npugen_start(npugen_device *device, npugen_program *program, unsig
     write_register(device, NPUGEN_REG_IRQ_ENABLE, 1);
     write_register(device, NPUGEN_REG_CONTROL, NPUGEN_CONTROL_START);
     device->running = program;
+    device->running_slot = slot;
     return NPUGEN_OK;
 }
 

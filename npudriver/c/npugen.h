@@ -1,8 +1,9 @@
 /* The driver in C: the same calls as the Python package npudriver, in C99 without dependencies.
  *
- * A device is reached by a backend: npugen_uio.c is one for Linux (UIO and u-dma-buf); on bare metal five short
- * functions make another. Registers and codes are those of npugen_regs.h, programs those of npugen_program.h; both are
- * generated. Nothing here allocates memory but the backend, and no call is reentrant: one thread at a time.
+ * A device is reached by a backend: npugen_uio.c is one for Linux (UIO and u-dma-buf), npugen_bare.c one for bare
+ * metal, which wants up to four short functions of the processor. Registers and codes are those of npugen_regs.h,
+ * programs those of npugen_program.h; both are generated. Nothing here allocates memory but the backend, and no call is
+ * reentrant: one thread at a time.
  */
 #ifndef NPUGEN_H
 #define NPUGEN_H
@@ -34,14 +35,29 @@ typedef enum npugen_status {
     NPUGEN_DAMAGED = 10     /* code or constants are not those that were deployed */
 } npugen_status;
 
-/* Memory that host and device share. */
+/* Memory that host and device share. Nothing but the buffer is in its cache lines.
+ *
+ * Caches, once for all: the machine sees memory and no cache. What is in a buffer is therefore either the host's, or the
+ * machine's from npugen_start until npugen_wait or npugen_abort has its end.
+ *
+ *  program    written at the load and then cleaned (to_device), whole
+ *  region     cleaned whole at the load, not only where constants were written: a line over results or intermediate
+ *             values that an earlier owner of the memory left dirty would otherwise be written over them during a run
+ *  inputs     invalidated (to_host) before the host writes them, as the lines at their ends are shared with what the
+ *             machine wrote; cleaned after it
+ *  outputs    invalidated after the run and before each reading: the processor may have fetched lines ahead of time.
+ *             They are clean by the rules above, so that what shares a line with them is not lost
+ *  others     intermediate values and constants are not touched between load and unload
+ *  registers  status, counters and trace index are never cached: Device memory of an Arm
+ *
+ * A caller that writes into a region by itself does what inputs need. */
 typedef struct npugen_buffer {
     uint8_t *data;
     uint64_t address; /* on the device's bus */
     size_t size;
 } npugen_buffer;
 
-/* A way to a device. Only free and reset may be NULL. */
+/* A way to a device: nine functions, of which free and reset may be NULL. */
 typedef struct npugen_backend {
     void *context; /* the functions' first argument */
     uint32_t (*read32)(void *context, uint32_t address);
@@ -49,7 +65,8 @@ typedef struct npugen_backend {
     /* Memory at a multiple of alignment. */
     npugen_status (*allocate)(void *context, size_t size, size_t alignment, npugen_buffer *buffer);
     void (*free)(void *context, npugen_buffer *buffer);
-    /* Write caches back, or drop them; where there is nothing to do, a barrier between memory and registers. */
+    /* Before the machine reads: write back what is dirty in the cache. Before the host reads: drop what is in the cache.
+     * Lines at the ends are whole. Both are barriers between memory and registers, also where there is no cache. */
     npugen_status (*to_device)(void *context, const npugen_buffer *buffer, size_t offset, size_t size);
     npugen_status (*to_host)(void *context, const npugen_buffer *buffer, size_t offset, size_t size);
     /* Wait for the interrupt, or for so long; it may end early. */
@@ -93,6 +110,7 @@ typedef struct npugen_device {
     uint32_t stream_shift;    /* of what is started next: see npugen_set_stream_shift */
     uint32_t fault_code, fault_index;
     const npugen_program *running; /* until npugen_wait has its outcome, or npugen_abort has stopped it */
+    unsigned running_slot;
 } npugen_device;
 
 /* Look whether the device is the one that npugen_regs.h is of, and bring it to rest. */
@@ -108,7 +126,8 @@ npugen_status npugen_load(npugen_device *device, npugen_program *program, const 
 /* Give its memory back; if it runs, it is aborted. On NPUGEN_BUSY it keeps its memory: reset the device, once more. */
 npugen_status npugen_unload(npugen_device *device, npugen_program *program);
 
-/* Load an input, also while another slot's inference runs; read an output of one that has ended. */
+/* Load an input, also while another slot's inference runs; read an output of one that has ended. NPUGEN_BUSY for the
+ * slot that runs. */
 npugen_status npugen_input(npugen_device *device, npugen_program *program, unsigned slot, unsigned input,
                            const int8_t *values);
 npugen_status npugen_output(npugen_device *device, npugen_program *program, unsigned slot, unsigned output,

@@ -20,13 +20,6 @@
 #define POLL_NS 100000L /* between two looks at a device without interrupt */
 #define TOO_LARGE "more than this process can address"
 
-/* Between stores to memory and stores to registers, and the loads of both. */
-#if defined(__aarch64__) || (defined(__arm__) && __ARM_ARCH >= 7)
-#define BARRIER() __asm__ volatile("dsb sy" ::: "memory")
-#else
-#define BARRIER() __sync_synchronize()
-#endif
-
 /* The files of u-dma-buf that say which bytes, in the order in which they are written. */
 static const char *const controls[NPUGEN_UIO_CONTROLS] = {"sync_offset", "sync_size", "sync_direction",
                                                          "sync_for_device", "sync_for_cpu"};
@@ -54,39 +47,11 @@ static void write32(void *context, uint32_t address, uint32_t value) {
 }
 
 static npugen_status allocate(void *context, size_t size, size_t alignment, npugen_buffer *buffer) {
-    npugen_uio *uio = context;
-    size_t first = 0;
-    unsigned number = 0;
-    if (uio->block_count == NPUGEN_UIO_BLOCKS) return NPUGEN_NO_MEMORY;
-    for (;; ++number) {
-        /* The bus address is what has to be aligned. */
-        const size_t gap = (size_t)(-(uio->memory_address + first) & (alignment - 1));
-        if (gap > uio->memory_size - first) return NPUGEN_NO_MEMORY;
-        first += gap;
-        if (number == uio->block_count) break;
-        if (first <= uio->blocks[number].first && size <= uio->blocks[number].first - first) break;
-        if (first < uio->blocks[number].end) first = uio->blocks[number].end;
-    }
-    if (size > uio->memory_size - first) return NPUGEN_NO_MEMORY;
-    memmove(&uio->blocks[number + 1], &uio->blocks[number], (uio->block_count - number) * sizeof *uio->blocks);
-    uio->blocks[number].first = first;
-    uio->blocks[number].end = first + size;
-    ++uio->block_count;
-    buffer->data = uio->memory + first;
-    buffer->address = uio->memory_address + first;
-    buffer->size = size;
-    return NPUGEN_OK;
+    return npugen_memory_take(&((npugen_uio *)context)->memory, size, alignment, buffer);
 }
 
 static void give_back(void *context, npugen_buffer *buffer) {
-    npugen_uio *uio = context;
-    for (unsigned number = 0; number < uio->block_count; ++number) {
-        if (uio->memory + uio->blocks[number].first != buffer->data) continue;
-        --uio->block_count;
-        memmove(&uio->blocks[number], &uio->blocks[number + 1], (uio->block_count - number) * sizeof *uio->blocks);
-        break;
-    }
-    memset(buffer, 0, sizeof *buffer);
+    npugen_memory_give(&((npugen_uio *)context)->memory, buffer);
 }
 
 static int write_number(const npugen_uio *uio, unsigned control, size_t value) {
@@ -97,12 +62,11 @@ static int write_number(const npugen_uio *uio, unsigned control, size_t value) {
 
 static npugen_status sync_range(npugen_uio *uio, const npugen_buffer *buffer, size_t offset, size_t size,
                                 int to_device) {
-    const size_t begin = (size_t)(buffer->data - uio->memory) + offset;
-    const size_t first = begin / LINE * LINE, whole = (begin + size + LINE - 1) / LINE * LINE;
-    const size_t end = whole < uio->memory_size ? whole : uio->memory_size;
+    size_t first, end;
     int good;
-    BARRIER();
+    NPUGEN_BARRIER();
     if (uio->coherent || !size) return NPUGEN_OK;
+    npugen_memory_lines(&uio->memory, buffer, offset, size, &first, &end);
     good = write_number(uio, 0, first) && write_number(uio, 1, end - first) && write_number(uio, 2, to_device ? 1 : 2)
         && write_number(uio, to_device ? 3 : 4, 1);
     return good ? NPUGEN_OK : NPUGEN_IO;
@@ -206,10 +170,10 @@ static npugen_status read_buffer(npugen_uio *uio, const char *sysfs, const char 
     snprintf(path, sizeof path, "%s/size", folder);
     if (!number_in(path, &size) || !size) return failed(uio, path, "no such u-dma-buf; load its kernel module");
     if (size > SIZE_MAX) return failed(uio, path, TOO_LARGE);
-    uio->memory_size = (size_t)size;
+    uio->memory.size = (size_t)size;
     snprintf(path, sizeof path, "%s/phys_addr", folder);
-    if (!number_in(path, &uio->memory_address)) return failed(uio, path, "cannot be read");
-    if (size - 1 > UINT64_MAX - uio->memory_address) return failed(uio, path, "memory that goes beyond all addresses");
+    if (!number_in(path, &uio->memory.address)) return failed(uio, path, "cannot be read");
+    if (size - 1 > UINT64_MAX - uio->memory.address) return failed(uio, path, "memory that goes beyond all addresses");
     snprintf(path, sizeof path, "%s/dma_coherent", folder);
     uio->coherent = number_in(path, &coherent) && coherent;
     for (unsigned control = 0; control < NPUGEN_UIO_CONTROLS && !uio->coherent; ++control) {
@@ -229,9 +193,9 @@ static npugen_status open_buffer(npugen_uio *uio, const char *dev, const char *s
     uio->buffer = open(path, O_RDWR | O_CLOEXEC); /* without O_SYNC: cached */
     if (uio->buffer < 0) return failed(uio, path, strerror(errno));
     if (flock(uio->buffer, LOCK_EX | LOCK_NB)) return failed(uio, path, "another process uses the memory");
-    mapped = mmap(NULL, uio->memory_size, PROT_READ | PROT_WRITE, MAP_SHARED, uio->buffer, 0);
+    mapped = mmap(NULL, uio->memory.size, PROT_READ | PROT_WRITE, MAP_SHARED, uio->buffer, 0);
     if (mapped == MAP_FAILED) return failed(uio, path, strerror(errno));
-    uio->memory = mapped;
+    uio->memory.data = mapped;
     return NPUGEN_OK;
 }
 
@@ -245,6 +209,7 @@ npugen_status npugen_uio_open(npugen_uio *uio, npugen_backend *backend, const np
     dev = or_usual(names->dev, "/dev");
     sysfs = or_usual(names->sysfs, "/sys/class");
     memset(uio, 0, sizeof *uio);
+    uio->memory.line = LINE;
     uio->device = uio->interrupt = uio->buffer = -1;
     for (unsigned control = 0; control < NPUGEN_UIO_CONTROLS; ++control) uio->controls[control] = -1;
     status = open_device(uio, dev, sysfs, or_usual(names->device, "npu"));
@@ -257,7 +222,7 @@ npugen_status npugen_uio_open(npugen_uio *uio, npugen_backend *backend, const np
 
 void npugen_uio_close(npugen_uio *uio) {
     if (uio->registers) munmap((void *)uio->registers, uio->registers_size);
-    if (uio->memory) munmap(uio->memory, uio->memory_size);
+    if (uio->memory.data) munmap(uio->memory.data, uio->memory.size);
     for (unsigned control = 0; control < NPUGEN_UIO_CONTROLS; ++control) {
         if (uio->controls[control] >= 0) close(uio->controls[control]);
         uio->controls[control] = -1;
@@ -265,6 +230,6 @@ void npugen_uio_close(npugen_uio *uio) {
     if (uio->device >= 0) close(uio->device);
     if (uio->buffer >= 0) close(uio->buffer);
     uio->registers = NULL;
-    uio->memory = NULL;
+    uio->memory.data = NULL;
     uio->device = uio->interrupt = uio->buffer = -1;
 }

@@ -3,12 +3,12 @@
 #define NPUGEN_UIO_H
 
 #include "npugen.h"
+#include "npugen_memory.h"
 
 #ifdef __cplusplus
 extern "C" {
 #endif
 
-#define NPUGEN_UIO_BLOCKS 64
 #define NPUGEN_UIO_CONTROLS 5
 
 /* What is where; NULL is the usual one. */
@@ -24,12 +24,9 @@ typedef struct npugen_uio {
     int interrupt;                     /* -1: it has none, and is polled */
     int controls[NPUGEN_UIO_CONTROLS]; /* files by which u-dma-buf is told to write back and drop caches */
     volatile uint32_t *registers;
-    uint8_t *memory;
-    size_t registers_size, memory_size;
-    uint64_t memory_address;
+    size_t registers_size;
+    npugen_memory memory;
     int coherent;
-    struct npugen_uio_block { size_t first, end; } blocks[NPUGEN_UIO_BLOCKS];
-    unsigned block_count;
     char message[256]; /* what failed in npugen_uio_open */
 } npugen_uio;
 
