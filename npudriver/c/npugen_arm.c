@@ -1,0 +1,114 @@
+/* Caches, time and interrupt of the Arm processors beside the fabric. See npugen_arm.h. */
+#include "npugen_arm.h"
+
+#include "npugen_cpu.h"
+
+/* GIC: a bit for each interrupt that is pending, enabled or not. */
+#define GICD_ISPENDR 0x200u
+/* PL310. */
+#define CACHE_SYNC 0x730u
+#define INVALIDATE_LINE 0x770u
+#define CLEAN_LINE 0x7B0u
+/* Global timer of the Cortex-A9. */
+#define TIMER_LOW 0x0u
+#define TIMER_HIGH 0x4u
+#define TIMER_CONTROL 0x8u
+
+#define ALL UINT32_MAX
+
+/* UG585: the timer has half of a processor's 667 MHz. Unlocked, level shifters on, fabric out of reset, locked; the
+ * reset is FCLK_RESET0_N. */
+const npugen_arm_system npugen_zynq_7000 = {
+    0xF8F01000u, 61, 32, 0xF8F02000u, 0xF8F00200u, 333333333u,
+    {{0xF8000008u, ALL, 0xDF0Du}, {0xF8000900u, ALL, 0xFu}, {0xF8000240u, ALL, 0}, {0xF8000004u, ALL, 0x767Bu}},
+    {{0xF8000008u, ALL, 0xDF0Du}, {0xF8000240u, ALL, 1}, {0xF8000240u, ALL, 0}, {0xF8000004u, ALL, 0x767Bu}},
+    4, 4};
+/* UG1085. The boot loader has opened the way; the machine is not reset from here. */
+const npugen_arm_system npugen_zynq_ultrascale = {
+    0xF9010000u, 121, 64, 0, 0, 0, {{0, 0, 0}}, {{0, 0, 0}}, 0, 0};
+/* Cyclone V Hard Processor System Technical Reference Manual: a quarter of 800 MHz. The lightweight bridge leaves its
+ * reset, and the processors see it; memory at 0 stays. REMAP is write-only. The port to the SDRAM is the boot loader's.
+ */
+const npugen_arm_system npugen_cyclone_v = {
+    0xFFFED000u, 72, 32, 0xFFFEF000u, 0xFFFEC200u, 200000000u,
+    {{0xFFD0501Cu, 2, 0}, {0xFF800000u, ALL, 0x11u}}, {{0, 0, 0}}, 2, 0};
+
+static void apply(const npugen_arm_write *writes, unsigned count) {
+    for (unsigned number = 0; number < count; ++number) {
+        const npugen_arm_write *one = &writes[number];
+        const uint32_t others = one->mask == ALL ? 0 : npugen_cpu_read(one->address) & ~one->mask;
+        npugen_cpu_write(one->address, others | one->value);
+    }
+    npugen_cpu_barrier();
+}
+
+static void outer(const npugen_arm_system *system, const uint8_t *begin, size_t size, uint32_t operation) {
+    if (!system->outer) return;
+    for (size_t at = 0; at < size; at += system->line)
+        npugen_cpu_write(system->outer + operation, (uint32_t)((uintptr_t)begin + at));
+    npugen_cpu_write(system->outer + CACHE_SYNC, 0);
+    while (npugen_cpu_read(system->outer + CACHE_SYNC) & 1u) {}
+}
+
+/* From the processor outwards. */
+static void clean(void *context, const uint8_t *begin, size_t size) {
+    const npugen_arm_system *system = ((npugen_arm *)context)->system;
+    for (size_t at = 0; at < size; at += system->line) npugen_cpu_clean((uintptr_t)begin + at);
+    npugen_cpu_barrier();
+    outer(system, begin, size, CLEAN_LINE);
+    npugen_cpu_barrier();
+}
+
+/* From memory inwards: the inner cache would be filled again from a stale outer one. */
+static void invalidate(void *context, const uint8_t *begin, size_t size) {
+    const npugen_arm_system *system = ((npugen_arm *)context)->system;
+    outer(system, begin, size, INVALIDATE_LINE);
+    npugen_cpu_barrier();
+    for (size_t at = 0; at < size; at += system->line) npugen_cpu_invalidate((uintptr_t)begin + at);
+    npugen_cpu_barrier();
+}
+
+/* Microseconds of a count, without a product that does not fit. */
+static uint64_t micros(uint64_t count, uint64_t rate) {
+    return count / rate * 1000000u + count % rate * 1000000u / rate;
+}
+
+static uint64_t now(void *context) {
+    const npugen_arm_system *system = ((npugen_arm *)context)->system;
+    uint32_t high, low;
+    if (!system->timer) return micros(npugen_cpu_count(), npugen_cpu_rate());
+    do {
+        high = npugen_cpu_read(system->timer + TIMER_HIGH);
+        low = npugen_cpu_read(system->timer + TIMER_LOW);
+    } while (npugen_cpu_read(system->timer + TIMER_HIGH) != high);
+    return micros((uint64_t)high << 32 | low, system->timer_hz);
+}
+
+static void pause(void *context, uint32_t microseconds) {
+    const npugen_arm_system *system = ((npugen_arm *)context)->system;
+    const uintptr_t pending = system->distributor + GICD_ISPENDR + system->interrupt / 32u * 4u;
+    const uint64_t begin = now(context);
+    if (!system->interrupt) return;
+    while (!(npugen_cpu_read(pending) >> system->interrupt % 32u & 1u))
+        if (now(context) - begin >= microseconds) return;
+}
+
+static npugen_status reset(void *context) {
+    const npugen_arm_system *system = ((npugen_arm *)context)->system;
+    apply(system->reset, system->reset_count);
+    return NPUGEN_OK;
+}
+
+void npugen_arm_open(npugen_arm *arm, npugen_port *port, const npugen_arm_system *system, uintptr_t registers,
+                     uint8_t *memory, size_t size) {
+    arm->system = system;
+    apply(system->open, system->open_count);
+    if (system->timer)
+        npugen_cpu_write(system->timer + TIMER_CONTROL, npugen_cpu_read(system->timer + TIMER_CONTROL) | 1u);
+    *port = (npugen_port){arm,           (volatile uint32_t *)registers,
+                          memory,        (uintptr_t)memory,
+                          size,          system->line,
+                          clean,         invalidate,
+                          now,           pause,
+                          system->reset_count ? reset : NULL};
+}

@@ -1,0 +1,50 @@
+/* Ports of npugen_bare.h to the Arm processors beside the fabric: bare metal, without a vendor's library.
+ *
+ *     npugen_arm_open(&arm, &port, &npugen_zynq_7000, registers, memory, size);
+ *     npugen_bare_open(&bare, &backend, &port);
+ *
+ * Addresses are physical ones, as the memory's mapping of a bare-metal program is flat. The machine's registers must be
+ * Device memory. No exception is taken: the interrupt is seen at the interrupt controller, as pending, and stays
+ * disabled there. Not tried on hardware.
+ */
+#ifndef NPUGEN_ARM_H
+#define NPUGEN_ARM_H
+
+#include "npugen_bare.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* A register that is written: `value` in the bits of `mask`, the others as they are; all bits: it is not read. */
+typedef struct npugen_arm_write {
+    uint32_t address, mask, value;
+} npugen_arm_write;
+
+typedef struct npugen_arm_system {
+    uint32_t distributor; /* of the interrupt controller, GICv1 or GICv2 */
+    uint32_t interrupt;   /* its number there; 0: polled */
+    uint32_t line;        /* bytes of a cache line */
+    uint32_t outer;       /* the second-level cache controller PL310; 0: the processor's own operations reach memory */
+    uint32_t timer;       /* the global timer of a Cortex-A9; 0: the generic timer */
+    uint32_t timer_hz;
+    /* What lets processor and fabric reach each other, once the fabric is configured; and what resets the machine. */
+    npugen_arm_write open[4], reset[4];
+    unsigned open_count, reset_count;
+} npugen_arm_system;
+
+/* As after the usual boot loader; copy and change what a board does otherwise, such as timer_hz. */
+extern const npugen_arm_system npugen_zynq_7000, npugen_zynq_ultrascale, npugen_cyclone_v;
+
+typedef struct npugen_arm {
+    const npugen_arm_system *system;
+} npugen_arm;
+
+void npugen_arm_open(npugen_arm *arm, npugen_port *port, const npugen_arm_system *system, uintptr_t registers,
+                     uint8_t *memory, size_t size);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif
