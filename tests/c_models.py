@@ -28,13 +28,16 @@ _BACKEND = Path(__file__).parent / "npudriver" / "rtl_backend.h"
 FLAGS = ("-std=c99", "-Wall", "-Wextra", "-Wconversion", "-pedantic", "-Werror", "-O1", "-fsanitize=undefined",
          "-fno-sanitize-recover")
 
+#: What a model on the simulation does without: back ends and ports of others.
+_ELSEWHERE = ("main.c", "npugen_arm.c", "npugen_bare.c", "npugen_uio.c")
+
 
 def compile_model(folder: Path, config: NpuConfig, compiler: str = "cc") -> Path:
     """The example of a ``folder`` of `deploy --language c`, on the Verilog. Raises CalledProcessError."""
     shutil.copy(_BACKEND, folder)
     library = build_library(config)
     sources = ["main.c", *sorted(path.name for path in folder.iterdir()
-                                 if path.suffix in (".c", ".S") and path.name not in ("main.c", "npugen_uio.c"))]
+                                 if path.suffix in (".c", ".S") and path.name not in _ELSEWHERE)]
     subprocess.run([compiler, *FLAGS, f'-DNPUGEN_BACKEND_HEADER="{_BACKEND.name}"', "-o", "example", *sources,
                     str(library), f"-Wl,-rpath,{library.parent}", "-lm"], cwd=folder, check=True)
     return (folder / "example").resolve()
