@@ -85,9 +85,9 @@ def _module(verilog: str, name: str) -> _Cell:
 class MockVivado(TclMock):
     """``boards``: names of those whose files are installed. ``addresses``: slave segment -> offset."""
 
-    def __init__(self, folder: Path, *, boards: tuple[str, ...] = (), slack: float = 0.1):
+    def __init__(self, folder: Path, *, boards: tuple[str, ...] = (), slack: float = 0.1, hold: float = 0.1):
         super().__init__(folder)
-        self.boards, self.slack = boards, slack
+        self.boards, self.slack, self.hold = boards, slack, hold
         self.steps: list[str] = []
         self.files: list[Path] = []
         self.cells: dict[str, _Cell] = {}
@@ -308,7 +308,30 @@ class MockVivado(TclMock):
 
     def do_get_property(self, name: str, target: str) -> str:
         self._after("wait_on_run")
-        return {"PROGRESS": "100%", "STATS.WNS": str(self.slack)}[name]
+        return {"PROGRESS": "100%", "STATS.WNS": str(self.slack), "STATS.WHS": str(self.hold)}[name]
+
+    def do_open_run(self, name: str) -> None:
+        self._after("wait_on_run")
+        self.steps.append("open_run")
+
+    def _report(self, flags: list[str], arguments: tuple[str, ...]) -> None:
+        self._after("open_run")
+        options, _ = options_of(arguments, ["-file", "-delay_type"], flags)
+        self._write(Path(options["-file"]))
+        if options.get("-delay_type", "min_max") != "min_max":
+            raise MockError("a report of setup and hold")
+
+    def do_report_timing_summary(self, *arguments: str) -> None:
+        self._report([], arguments)
+
+    def do_report_utilization(self, *arguments: str) -> None:
+        self._report(["-hierarchical"], arguments)
+
+    def do_report_cdc(self, *arguments: str) -> None:
+        self._report(["-details"], arguments)
+
+    def do_report_methodology(self, *arguments: str) -> None:
+        self._report([], arguments)
 
     def do_write_hw_platform(self, *arguments: str) -> None:
         self._after("wait_on_run")

@@ -34,14 +34,21 @@ def test_the_script_makes_a_whole_design(board, installed: bool, tmp_path: Path)
     assert "launch_runs" not in vivado.steps
 
 
-def test_bit_makes_what_pynq_vitis_and_linux_want(tmp_path: Path):
+@pytest.mark.parametrize("slacks, error", [
+    ({}, None), ({"slack": -0.2}, "150 MHz are not reached"), ({"hold": -0.01}, "hold times are not met")])
+def test_bit_makes_what_pynq_vitis_and_linux_want(tmp_path: Path, slacks, error):
+    """Reports too; a clock that is not reached is an error once all is written."""
     board = BOARDS["zynq7020"]
-    vivado = MockVivado(written(board, tmp_path), slack=-0.2)
-    vivado.run("vivado_project.tcl", "bit")
-    assert vivado.steps[-2:] == ["wait_on_run", "bootgen"]
-    for name in ("npu.bit", "npu.hwh", "npu.xsa", board.linux.bitstream):
+    vivado = MockVivado(written(board, tmp_path), **slacks)
+    if error is None:
+        vivado.run("vivado_project.tcl", "bit")
+    else:
+        with pytest.raises(Exception, match=error):
+            vivado.run("vivado_project.tcl", "bit")
+    assert vivado.steps[-3:] == ["wait_on_run", "open_run", "bootgen"]
+    reports = [f"reports/{name}.rpt" for name in ("timing", "utilisation", "cdc", "methodology")]
+    for name in ("npu.bit", "npu.hwh", "npu.xsa", board.linux.bitstream, *reports):
         assert (tmp_path / name).is_file()
-    assert "150 MHz are not reached" in vivado.said[-1]
 
 
 @pytest.mark.rtl
