@@ -3,7 +3,7 @@
 import importlib
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
-from typing import Any
+from typing import Any, Literal
 
 from boards.linux import LinuxTree
 from boards.memory import MemoryPort
@@ -38,6 +38,9 @@ class Board:
     #: Such ports that the board's project can share reads among, where a beat is wider than the widest (cores/bus,
     #: `ReadPorts`): 1 or 2.
     read_ports: int = 1
+    #: What stands between the machine and memory that is not its own: nothing; an IOMMU that is not in use unless the
+    #: user's system sets it up; or one that is.
+    iommu: Literal["none", "unused", "used"] = "none"
     #: Address at which the board's processor sees the NPU's registers; None where there is no processor but what the
     #: user's design has.
     registers_base: int | None = None

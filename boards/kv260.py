@@ -11,6 +11,8 @@ BOARDS = (
         name="kv260", title="Kria KV260", family="xcup", part="xck26-sfvc784-2LV-c", clock_mhz=300,
         resources={"lut": 117_120, "ff": 234_240, "dsp": 1248, "bram36": 144},
         multiplier_width=27, memory_bus_bits=(32, 64, 128), read_ports=2, address_width=40,
+        # The SMMU-500 passes what no device tree gives it.
+        iommu="unused",
         registers_base=0xA000_0000,
         linux=ZYNQ_ULTRASCALE,
         memory=MemoryPort(

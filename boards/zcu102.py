@@ -11,6 +11,8 @@ BOARDS = (
         name="zcu102", title="ZCU102", family="xcup", part="xczu9eg-ffvb1156-2-e", clock_mhz=333,
         resources={"lut": 274_080, "ff": 548_160, "dsp": 2520, "bram36": 912},
         multiplier_width=27, memory_bus_bits=(32, 64, 128), read_ports=2, address_width=40,
+        # The SMMU-500 passes what no device tree gives it.
+        iommu="unused",
         registers_base=0xA000_0000,
         linux=ZYNQ_ULTRASCALE,
         memory=MemoryPort(

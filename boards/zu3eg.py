@@ -11,6 +11,8 @@ BOARDS = (
         name="zu3eg", title="Ultra96-V2", family="xcup", part="xczu3eg-sbva484-1-i", clock_mhz=333,
         resources={"lut": 70_560, "ff": 141_120, "dsp": 360, "bram36": 216},
         multiplier_width=27, memory_bus_bits=(32, 64, 128), read_ports=2, address_width=40,
+        # The SMMU-500 passes what no device tree gives it.
+        iommu="unused",
         registers_base=0xA000_0000,
         linux=ZYNQ_ULTRASCALE,
         memory=MemoryPort(

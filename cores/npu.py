@@ -7,9 +7,10 @@ from amaranth.lib.wiring import In, Out, connect, flipped
 from .arch.error_codes import ErrorCode
 from .arch.instruction_layout import INDEX_BITS
 from .arch.isa import Queue
-from .arch.registers import COUNTERS, ENGINE_STATES, STATE_BITS
+from .arch.registers import COUNTERS, ENGINE_STATES, STATE_BITS, port_bits
 from .buffers.input_buffer import kept_port
 from .bus.axi import Axi4Read, Axi4Write, AxiLite
+from .bus.parts import check_of
 from .bus.read_engine import ReadEngine
 from .bus.write_engine import WriteEngine
 from .compute.compute_engine import ComputeEngine
@@ -51,7 +52,7 @@ class Npu(Component):
         bus = {"address_width": config.address_width, "data_bits": config.beat_bits}
         super().__init__({
             "irq": Out(1),           # to the host, while DONE or ERROR: a register
-            "s_axi": In(AxiLite()),  # registers
+            "s_axi": In(AxiLite(address_width=port_bits(config))),  # registers
             "m_axi": Out(wiring.Signature({**Axi4Read(**bus).members, **Axi4Write(**bus).members})),  # memory
             # What the machine is doing.
             "trace": Out(wiring.Signature({name: Out(bits) for name, bits in TRACE.items()})),
@@ -59,10 +60,10 @@ class Npu(Component):
 
     def elaborate(self, platform):
         m = Module()
-        config = self.config
+        config, check = self.config, check_of(self.config)
         m.submodules.registers = registers = RegisterFile(config)
         m.submodules.counters = counters = PerformanceCounters()
-        m.submodules.control = control = MachineControl(sources=6)
+        m.submodules.control = control = MachineControl(sources=6 + check.SOURCES)
 
         def add(name, component):
             """A part that START and every error set back to its first state."""
@@ -156,6 +157,9 @@ class Npu(Component):
         ]
         for number, source in enumerate((fetch, load, compute, store, write)):
             m.d.comb += control.errors[number].eq(source.error)
+        begins = control.reset & control.counting
+        held_back = check.join(m, registers=registers, read=read, write=write, fetch=fetch, load=load, begins=begins)
+        m.d.comb += [control.errors[number].eq(error) for number, error in enumerate(held_back, 6)]
 
         # -- observation -------------------------------------------------------------------------------------------
         events = {
@@ -193,7 +197,7 @@ class Npu(Component):
         m.d.sync += [
             control.progress.eq(moving),
             counters.events.eq(Cat(*[events[name] for name in COUNTERS])),
-            counters.clear.eq(control.reset & control.counting),
+            counters.clear.eq(begins),
             # What stands still: the load queue's instruction, else the compute queue's, else the store queue's.
             control.stalled_index.eq(fetch.index),
         ]

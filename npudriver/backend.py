@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 
 import numpy as np
 
-__all__ = ["Backend", "Buffer"]
+__all__ = ["Backend", "Buffer", "PartBuffer"]
 
 
 class Buffer(ABC):
@@ -34,6 +34,25 @@ class Buffer(ABC):
             raise ValueError(f"bytes {offset}..{offset + size - 1} are not in a buffer of {self.size} bytes")
 
 
+class PartBuffer(Buffer):
+    """``size`` bytes of another buffer, which alone gives the memory back."""
+
+    def __init__(self, whole: Buffer, first: int, size: int) -> None:
+        self._whole, self._first = whole, first
+        self.address, self.size = whole.address + first, size
+
+    def write(self, offset: int, data: np.ndarray) -> None:
+        self.check(offset, data.size)
+        self._whole.write(self._first + offset, data)
+
+    def read(self, offset: int, size: int) -> np.ndarray:
+        self.check(offset, size)
+        return self._whole.read(self._first + offset, size)
+
+    def free(self) -> None:
+        pass
+
+
 class Backend(ABC):
     """One way to a device. Raises TransportError where the way itself fails."""
 
@@ -42,7 +61,10 @@ class Backend(ABC):
 
     @abstractmethod
     def read32(self, address: int) -> int:
-        """A register; ``address`` in bytes from the start of the port."""
+        """A register; ``address`` in bytes from the start of the port.
+
+        A page of registers that this way does not reach reads as 0, and writes to it do nothing.
+        """
 
     @abstractmethod
     def write32(self, address: int, value: int) -> None: ...

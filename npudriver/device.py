@@ -185,6 +185,8 @@ class Device:
                 self.abort(inference)
         if self._running is None and not self._settles():   # what it was told to stop has transfers under way
             raise DeviceError("the device does not stop, as its bus owes answers: reset it", code="device-stuck")
+        if self._running is None and program.region is not None:
+            self.registers.release(*program.region)
         self._programs = [resident for resident in self._programs if resident is not program]
 
     # -- one after the other -------------------------------------------------------------------------------------
@@ -227,9 +229,16 @@ class Device:
         if first < len(program.code):
             opcode = program.code[first] & ((1 << self.machine.opcode_bits) - 1)
             what = f", {self.machine.operations.get(opcode, 'no known operation')}"
-        place = f"instruction {index}{what}{f' of layer {layer}' if layer else ''}"
+        place = f"instruction {index}{what}{f' of layer {layer}' if layer else ''}{self._refused_address(name)}"
         return FaultError(f"program {program.name}: {name} at {place}: {text}", number=code, name=name, index=index,
                           layer=layer)
+
+    def _refused_address(self, name: str) -> str:
+        """Of the burst that the limits have held back, as a part of an error of that ``name``."""
+        if not (self.registers.has_limits and name.endswith("_LIMIT")):
+            return ""
+        address = self.registers.read("limit_address_low") | self.registers.read("limit_address_high") << 32
+        return f", bus address {address:#x}"
 
     def _settles(self) -> bool:
         """Whether the machine is at rest, after a while if need be."""

@@ -52,6 +52,7 @@ class Owner(Protocol):
 
     device: Queue
     program: DeployedProgram
+    region: tuple[int, int] | None
 
     def job(self, slot: Slot) -> Job: ...
 

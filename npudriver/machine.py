@@ -12,8 +12,8 @@ from .fields import Fields, parsed
 __all__ = ["ErrorText", "Machine"]
 
 _WORD = (1 << 32) - 1
-#: Address of the last register that there can be; registers are in a range of 4 KiB.
-_LAST = 0xFFC
+#: Address of the last register that there can be; registers are in two pages of 4 KiB, those of limits in the second.
+_LAST = 0x1FFC
 _MAX_BEAT, _MAX_ALIGNMENT = 1 << 10, 1 << 20
 #: What the driver asks for, of every machine.
 _REGISTERS = frozenset({

@@ -8,7 +8,7 @@ from typing import Mapping, Protocol
 from .errors import DeviceError
 from .machine import Machine
 
-__all__ = ["Job", "RegisterPort", "Registers"]
+__all__ = ["LIMIT_REGISTERS", "Job", "RegisterPort", "Registers"]
 
 _WORD = 0xFFFFFFFF
 _DIFFERENCES = {
@@ -17,6 +17,10 @@ _DIFFERENCES = {
     "config": "the device was built from another configuration",
     "lanes": "the device has other lanes",
 }
+
+
+#: What a machine with limits has to set them.
+LIMIT_REGISTERS = frozenset({"limit_lock", "limit_first_low", "limit_first_high", "limit_last_low", "limit_last_high"})
 
 
 class RegisterPort(Protocol):
@@ -32,7 +36,8 @@ class Job:
     """A program in memory: bus addresses, and sizes in instructions and beats.
 
     ``timeout``: cycles without progress until the machine gives up; None keeps what the device has. ``stream_shift``:
-    streams are shorter by so many powers of two, in a machine that has any.
+    streams are shorter by so many powers of two, in a machine that has any. ``region``: first and last byte of the
+    memory that holds both, at whole pages, of a machine with limits.
     """
 
     program: int
@@ -42,6 +47,7 @@ class Job:
     write_start: int
     timeout: int | None = None
     stream_shift: int = 0
+    region: tuple[int, int] | None = None
 
 
 class Registers:
@@ -51,10 +57,14 @@ class Registers:
         self.port, self.machine = port, machine
         bits = machine.status
         self.busy, self.done, self.error = bits["BUSY"], bits["DONE"], bits["ERROR"]
+        #: Whether the machine has limits.
+        self.has_limits = LIMIT_REGISTERS <= machine.registers.keys()
+        self._confined: tuple[int, int] | None = None
         self.identify()
 
     def identify(self) -> None:
-        """Raises DeviceError unless the device is the machine that is expected."""
+        """After a reset, too. Raises DeviceError unless the device is the machine that is expected."""
+        self._confined = None
         for name, expected in self.machine.fingerprint.items():
             found = self.read(name)
             if found != expected:
@@ -87,6 +97,8 @@ class Registers:
         if self.status() & self.busy:
             raise DeviceError("the device is busy", code="device-busy")
         self.command("CLEAR")
+        if job.region is not None:
+            self.confine(*job.region)
         for name, value in (("program", job.program), ("data", job.data)):
             self.write(f"{name}_low", value & _WORD)
             self.write(f"{name}_high", value >> 32)
@@ -101,6 +113,36 @@ class Registers:
                 raise DeviceError(f"streams cannot be shorter by {job.stream_shift} powers of two", code="no-streams")
         self.write("irq_enable", int(interrupt))
         self.command("START")
+
+    def confine(self, first: int, last: int) -> None:
+        """Let the machine reach no other bytes than ``first`` to ``last``, both at the ends of pages, until `release`.
+
+        The machine must be at rest. A machine without limits stays as it is, and so do limits that another process
+        keeps to itself: it has the page of their registers, so that writes there do nothing. Raises DeviceError where
+        those that it has locked leave this memory out.
+        """
+        if not self.has_limits or self._confined == (first, last):
+            return
+        self._confined = None
+        self.write("limit_lock", 0)
+        if not self.read("limit_lock"):
+            for name, value in (("first", first), ("last", last)):
+                self.write(f"limit_{name}_low", value & _WORD)
+                self.write(f"limit_{name}_high", value >> 32)
+            self.write("limit_lock", 1)
+        if self.read("limit_lock"):     # else they cannot be seen either, and the machine says if they are too narrow
+            low, high = (self.read(f"limit_{name}_low") | self.read(f"limit_{name}_high") << 32
+                         for name in ("first", "last"))
+            if not low <= first <= last <= high:
+                raise DeviceError(f"memory {first:#x} to {last:#x} is not within the device's limits, {low:#x} to "
+                                  f"{high:#x}, which another process has locked", code="outside-limits")
+        self._confined = first, last
+
+    def release(self, first: int, last: int) -> None:
+        """Let the machine reach nothing, if these are its limits. It must be at rest."""
+        if self._confined == (first, last):
+            self._confined = None
+            self.write("limit_lock", 0)
 
     def counter(self, name: str) -> int:
         # The low half first: it holds the high one.

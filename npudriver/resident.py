@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections import deque
-from typing import Any, Iterable, Iterator, Mapping
+from itertools import accumulate
+from typing import Any, Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 
+from .backend import PartBuffer
 from .errors import AbortedError, DeviceError, FaultError, OutOfMemoryError, PackageError, WaitTimeoutError
 from .inference import Inference, Queue, Slot
 from .program import DeployedProgram, Port
@@ -34,13 +36,15 @@ class ResidentProgram:
         self.device, self.program = device, program
         self._closed = False
         self._buffers: list[Any] = []
+        #: First and last byte of its memory, which is in one piece where the machine has limits; else None.
+        self.region: tuple[int, int] | None = None
         try:
             # Fetch reads whole beats.
             code = np.frombuffer(program.code.ljust(-(-len(program.code) // machine.beat_bytes) * machine.beat_bytes,
                                                     b"\0"), np.uint8)
-            self.code = self._allocated(code.size)
+            self.code, *regions = self._allocated([code.size, *[program.data_beats * machine.beat_bytes] * slots])
             self.code.write(0, code)
-            self.slots = [Slot(self._allocated(program.data_beats * machine.beat_bytes)) for _ in range(slots)]
+            self.slots = [Slot(region) for region in regions]
             for slot in self.slots:
                 slot.region.write(0, np.frombuffer(program.constants, np.uint8))
         except BaseException:
@@ -49,7 +53,17 @@ class ResidentProgram:
         #: The one to be used next comes first.
         self._turns = deque(self.slots)
 
-    def _allocated(self, size: int) -> Any:
+    def _allocated(self, sizes: Sequence[int]) -> list[Any]:
+        """Memory of these sizes. Limits go around one piece that is the program's alone, in whole pages."""
+        if "limit_lock" not in self.device.machine.registers:
+            return [self._piece(size) for size in sizes]
+        alignment = self.device.machine.alignment
+        ends = list(accumulate(-(-size // alignment) * alignment for size in sizes))
+        whole = self._piece(ends[-1])
+        self.region = whole.address, whole.address + whole.size - 1
+        return [PartBuffer(whole, first, size) for first, size in zip([0, *ends], sizes)]
+
+    def _piece(self, size: int) -> Any:
         buffer = self.device.backend.allocate(size, self.device.machine.alignment)
         self._buffers.append(buffer)
         bits = self.device.machine.address_bits
@@ -182,4 +196,4 @@ class ResidentProgram:
     def job(self, slot: Slot) -> Job:
         program = self.program
         return Job(self.code.address, len(program.code) // self.device.machine.instruction_bytes, slot.region.address,
-                   program.data_beats, program.write_start, self.device.progress_cycles)
+                   program.data_beats, program.write_start, self.device.progress_cycles, region=self.region)

@@ -2,7 +2,8 @@
 
 A client reads and writes the registers that the machine has, by their names in its map, and the server's buffer; it
 waits for the interrupt and resets. The machine reaches memory by two regions, of the program and of the data, and
-checks each load and store against the second: so START goes through only where both lie in the buffer.
+checks each load and store against the second: so START goes through only where both lie in the buffer. Where the
+machine has limits, the server locks them around the buffer; what a client writes to them does nothing.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import numpy as np
 from .backend import Backend
 from .errors import DeviceError, OutOfMemoryError, TransportError
 from .machine import Machine
-from .registers import Registers
+from .registers import LIMIT_REGISTERS, Registers
 from .settling import settles
 from .windows import INFO, Windows
 
@@ -47,9 +48,15 @@ class Session:
         if (self._buffer.address + memory - 1) >> machine.address_bits:
             raise OutOfMemoryError(f"memory at {self._buffer.address:#x} is out of the machine's reach, whose bus has "
                                    f"{machine.address_bits} address bits; reserve lower memory")
+        self._confine()
         self._timeout = self._device.read("timeout")
         windows = Windows(REGISTERS, _MEMORY, memory, self._buffer.address, _WAIT, _RESET)
         self._info = {INFO + 4 * number: word for number, word in enumerate(windows.words())}
+
+    def _confine(self) -> None:
+        """Limits are the server's: around the buffer, for as long as it has that. A reset drops them."""
+        first, size, page = self._buffer.address, self._buffer.size, self._machine.alignment
+        self._device.confine(first, first + -(-size // page) * page - 1)
 
     # -- for the next client -----------------------------------------------------------------------------------------
 
@@ -66,6 +73,7 @@ class Session:
             raise DeviceError("the device does not stop, as its bus owes answers: load its bitstream again",
                               code="device-stuck")
         registers.identify()
+        self._confine()
         registers.command("CLEAR")
         for name in (*_REGIONS, "irq_enable", "stream_shift"):
             if name in self._machine.registers:
@@ -92,6 +100,8 @@ class Session:
                 raise TransportError(f"a write to {address:#x}, where there is nothing", code="bad-write")
             if name == "control":
                 self._require_sense(word)
+            if name in LIMIT_REGISTERS:
+                continue
             self._device.write(name, word)
 
     def _require_sense(self, command: int) -> None:
@@ -130,7 +140,11 @@ class Session:
             self._backend.pause(1e-4)
             return 0
         if address == _RESET:
-            return int(self._backend.reset())
+            done = self._backend.reset()
+            if done:
+                self._device.identify()
+                self._confine()
+            return int(done)
         if address in self._info:
             return self._info[address]
         if address % 4 == 0 and 0 <= address - _MEMORY <= self._buffer.size - 4:

@@ -1,6 +1,6 @@
 """How a program can fail, on the simulators and on the hardware alike."""
 
-from cores.arch.error_codes import ErrorCode
+from cores.arch.error_codes import ErrorCode, LimitCode
 from cores.errors import NpugenError
 from npudriver.errors import fault_code
 
@@ -8,10 +8,14 @@ __all__ = ["HazardError", "MachineError"]
 
 
 class MachineError(NpugenError):
-    """The machine stopped: ``cause`` and the ``index`` of the instruction at fault, as in its register file."""
+    """The machine stopped: ``cause`` and the ``index`` of the instruction at fault, as in its register file.
 
-    def __init__(self, cause: ErrorCode, index: int, message: str = "") -> None:
-        self.cause, self.index, self.message = cause, index, message
+    ``beat``: of the data region, where the burst begins that the limits have held back.
+    """
+
+    def __init__(self, cause: ErrorCode | LimitCode, index: int, message: str = "", *,
+                 beat: int = 0) -> None:
+        self.cause, self.index, self.message, self.beat = cause, index, message, beat
         super().__init__(f"{cause.name} at instruction {index}" + (f": {message}" if message else ""),
                          code=fault_code(cause.name), index=index)
 

@@ -68,12 +68,13 @@ def _stand_still(machine: Machine, reasons: list[tuple[str, str]]) -> None:
 
 
 def run(config: NpuConfig, code: bytes, memory: np.ndarray, *, write_start: int, strict: bool = False,
-        order: Order = "load", stream_shift: int = 0) -> Result:
+        order: Order = "load", stream_shift: int = 0, reach: range | None = None) -> Result:
     """Execute a program on its data region.
 
     ``memory``: uint8, one dimension, a whole number of beats, C-contiguous; modified in place. ``strict`` also refuses
     programs whose result is left to chance: data used before it is there, accesses that no token orders, leftovers.
-    ``stream_shift``: what the register of that name has.
+    ``stream_shift``: what the register of that name has. ``reach``: the beats of the data region that are inside of the
+    limits, of a machine that has any; None for all.
 
     Raises MachineError where the hardware would stop (TIMEOUT when nothing can move), HazardError in strict mode, and
     ValueError for a memory, code or ``write_start`` that is no such thing.
@@ -84,6 +85,7 @@ def run(config: NpuConfig, code: bytes, memory: np.ndarray, *, write_start: int,
         raise ValueError(f"code must be a multiple of {INSTRUCTION_BYTES} bytes, not {len(code)}")
     if not 0 <= write_start <= memory.size // config.beat_bytes:
         raise ValueError(f"write_start must be in 0..{memory.size // config.beat_bytes}, not {write_start}")
-    machine = Machine(config, code, memory, write_start=write_start, strict=strict, stream_shift=stream_shift)
+    machine = Machine(config, code, memory, write_start=write_start, strict=strict, stream_shift=stream_shift,
+                      reach=reach)
     execute(machine, order)
     return Result(machine.instructions, machine.read_beats, machine.write_beats)

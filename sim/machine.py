@@ -5,7 +5,7 @@ from collections.abc import Callable, Generator, Iterator
 
 import numpy as np
 
-from cores.arch.error_codes import ErrorCode
+from cores.arch.error_codes import ErrorCode, LimitCode
 from cores.arch.instruction import Instruction, decode
 from cores.arch.isa import INSTRUCTION_BYTES, OPERATIONS, Opcode, Queue
 from cores.arch.isa_features import missing
@@ -36,12 +36,14 @@ class Machine:
     """State of one run: memories, queues, tokens. `sim.functional.run` is the way in."""
 
     def __init__(self, config: NpuConfig, code: bytes, memory: np.ndarray, *, write_start: int, strict: bool,
-                 stream_shift: int = 0) -> None:
+                 stream_shift: int = 0, reach: range | None = None) -> None:
         self.config, self.stream_shift = config, stream_shift
         self.code = code
         #: int8 (data_beats, beat_bytes): the data region.
         self.memory = memory.reshape(-1, config.beat_bytes).view(np.int8)
         self.write_start = write_start
+        #: Beats of the data region that are inside of the machine's limits.
+        self.reach = range(len(self.memory)) if reach is None else reach
         #: (banks * input_depth, beat_bytes), int8 or as wide as activations are: the banks one after the other.
         self.input = np.zeros((config.banks * config.input_depth, config.beat_bytes),
                               np.int8 if config.activation_bits == 8 else np.int16)
@@ -117,10 +119,26 @@ class Machine:
         if self.strict and not condition:
             raise HazardError(index, message)
 
-    def check_read(self, index: int, first: int, end: int) -> None:
-        """Raise READ_RANGE unless beats ``first`` to ``end`` (exclusive) are in the data region."""
-        if end > len(self.memory):
-            raise MachineError(ErrorCode.READ_RANGE, index, f"reads beats {first}..{end - 1} of {len(self.memory)}")
+    def check_read(self, index: int, starts: np.ndarray, beats: int) -> None:
+        """Raise READ_RANGE unless rows of ``beats`` from ``starts`` on are in the data region; LOAD_LIMIT unless they
+        are inside of the limits.
+        """
+        if (end := int(starts[-1]) + beats) > len(self.memory):
+            raise MachineError(ErrorCode.READ_RANGE, index,
+                               f"reads beats {starts[0]}..{end - 1} of {len(self.memory)}")
+        self.check_reach(LimitCode.LOAD_LIMIT, index, starts, beats)
+
+    def check_reach(self, code: LimitCode, index: int, starts: np.ndarray, beats: int) -> None:
+        """Raise ``code`` unless rows of ``beats`` from ``starts`` on are inside of the limits.
+
+        The first burst outside begins with its row, or where the limits end.
+        """
+        reach = self.reach
+        outside = (starts < reach.start) | (starts + beats > reach.stop)
+        if outside.any():
+            first = int(starts[np.argmax(outside)])
+            beat = first if first not in reach else reach.stop
+            raise MachineError(code, index, f"beat {beat} of the data region is not within the limits", beat=beat)
 
     def check_entries(self, index: int, last: int) -> None:
         """Raise BUFFER unless entry ``last`` is in the input buffer's banks."""

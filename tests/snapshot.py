@@ -27,7 +27,7 @@ import numpy as np
 import onnx
 
 from boards.registry import get_board
-from cores.config import FEATURES, NpuConfig
+from cores.config import COMPUTING_FEATURES, NpuConfig
 from cores.emit import emit_verilog
 from cores.errors import NpugenError
 from gen.hw.synth import synthesize
@@ -61,12 +61,12 @@ BOARD = {
     "64": _board(64),
     "256": _board(256),
     "64, depthwise fusion gather": _board(64, "depthwise", "fusion", "gather"),
-    "256, all": _board(256, *FEATURES),
+    "256, all": _board(256, *COMPUTING_FEATURES),
     "128, exact": NpuConfig.preset(128, depthwise=1, gather=1, local_store=1, winograd=2, multiplier_width=18),
 }
 #: What is synthesised: family, machine.
 SYNTHESISED = {
-    "64": ("xcup", BOARD["64"]), "64, all": ("xcup", _board(64, *FEATURES)),
+    "64": ("xcup", BOARD["64"]), "64, all": ("xcup", _board(64, *COMPUTING_FEATURES)),
     "256": ("xcup", BOARD["256"]), "256, all": ("xcup", BOARD["256, all"]),
     "ecp5 16": ("ecp5", _board(16, board="ecp5")),
 }

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from cores.config import FEATURES
+from cores.config import COMPUTING_FEATURES
 from cores.config.presets import features_of
 from tests.random_cases import MACHINES
 from tests.snapshot import BOARD, differences
@@ -12,7 +12,7 @@ from tests.snapshot import BOARD, differences
 
 @pytest.mark.parametrize("machines", [BOARD, MACHINES])
 def test_the_machines_have_every_feature(machines: dict[str, Any]) -> None:
-    assert {name for config in machines.values() for name in features_of(config)} == set(FEATURES)
+    assert {name for config in machines.values() for name in features_of(config)} == set(COMPUTING_FEATURES)
 
 
 @pytest.mark.parametrize(("before", "after", "failure"), [

@@ -9,7 +9,7 @@ MAX_BURST = 256
 LENGTH_BITS = (MAX_BURST - 1).bit_length()
 BOUNDARY_BYTES = 4096
 
-#: Address bits of the register file.
+#: Address bits of the register file, without pages that optional units have.
 LITE_ADDRESS_BITS = 12
 
 

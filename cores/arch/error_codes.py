@@ -3,7 +3,7 @@
 import enum
 from collections.abc import Mapping
 
-__all__ = ["ERROR_TEXTS", "ErrorCode"]
+__all__ = ["ERROR_CODES", "ERROR_TEXTS", "ErrorCode", "LimitCode", "error_code"]
 
 
 class ErrorCode(enum.IntEnum):
@@ -23,8 +23,26 @@ class ErrorCode(enum.IntEnum):
     TOKEN = 11
 
 
+class LimitCode(enum.IntEnum):
+    """What a machine with limits has beside `ErrorCode`, of which its name begins with the engine. An enumeration of
+    their own: the names of `ErrorCode` are in the Verilog of every machine.
+    """
+
+    FETCH_LIMIT = 12
+    LOAD_LIMIT = 13
+    STORE_LIMIT = 14
+
+
+ERROR_CODES: tuple[ErrorCode | LimitCode, ...] = (*ErrorCode, *LimitCode)
+
+
+def error_code(value: int) -> ErrorCode | LimitCode:
+    """Raises KeyError for a number that no machine has."""
+    return {code.value: code for code in ERROR_CODES}[value]
+
+
 #: What each code means, for whoever reads a register map or an error of the driver.
-ERROR_TEXTS: Mapping[ErrorCode, str] = {
+ERROR_TEXTS: Mapping[ErrorCode | LimitCode, str] = {
     ErrorCode.NONE: "no error",
     ErrorCode.ILLEGAL: "unknown opcode, reserved bit set, zero count, foreign token flag, or geometry never set",
     ErrorCode.READ_RANGE: "a load outside the data region",
@@ -38,4 +56,7 @@ ERROR_TEXTS: Mapping[ErrorCode, str] = {
     ErrorCode.TIMEOUT: "no progress for so many cycles as the timeout register has: a missing token, a starved ring "
                        "or a silent bus",
     ErrorCode.TOKEN: "a token counter overflowed",
+    LimitCode.FETCH_LIMIT: "the program lies outside of the limits, or these are not locked",
+    LimitCode.LOAD_LIMIT: "a load outside of the limits",
+    LimitCode.STORE_LIMIT: "a store outside of the limits",
 }

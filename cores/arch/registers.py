@@ -8,12 +8,13 @@ import enum
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from .axi import LITE_ADDRESS_BITS
 from .stochastic import LENGTH_BITS, MIN_LENGTH_LOG
 
 __all__ = [
-    "BASE_ALIGNMENT", "COUNTERS", "COUNTER_BITS", "Control", "ENGINE_STATES", "LANES", "MAGIC", "REGION_BITS",
-    "REGISTERS", "Register", "STATE_BITS", "STATE_CODES", "Status", "VERSION", "address_of", "registers_of",
-    "settings_of",
+    "BASE_ALIGNMENT", "COUNTERS", "COUNTER_BITS", "Control", "ENGINE_STATES", "LANES", "LIMITS_PAGE",
+    "LIMIT_REGISTERS", "MAGIC", "REGION_BITS", "REGISTERS", "Register", "STATE_BITS", "STATE_CODES", "Status",
+    "VERSION", "address_of", "port_bits", "registers_of", "settings_of",
 ]
 
 #: Of `cores.config.NpuConfig`, the fields that multiply to a machine's MACs: the bytes of a register, lowest first.
@@ -105,6 +106,9 @@ _FIXED = (
     Register("write_start", 0x3C, True, "first beat of the data region that stores may write"),
     Register("timeout", 0x40, True, "cycles without progress until TIMEOUT; 0 never; resets to 1,048,576"),
     Register("irq_enable", 0x44, True, "bit 0: raise irq while DONE or ERROR"),
+    Register("limit_address_low", 0x4C, False, "bus address of the burst that the limits have held back (FETCH_LIMIT, "
+             "LOAD_LIMIT, STORE_LIMIT); until the next START", "limits"),
+    Register("limit_address_high", 0x50, False, "", "limits"),
     Register("stream_shift", 0x48, True, "streams are shorter by so many powers of two than COMPUTEs say, down to "
              f"{1 << MIN_LENGTH_LOG} bits", "stochastic_rows", engine="compute", bits=LENGTH_BITS),
 )
@@ -114,7 +118,22 @@ _FIXED = (
 COUNTER_BITS = 64
 _COUNTER_BASE = 0x80
 
-REGISTERS: tuple[Register, ...] = _FIXED + tuple(
+#: Limits have a page of their own, so that a system can keep it from who has the other registers.
+LIMITS_PAGE = 1 << LITE_ADDRESS_BITS
+_LIMITS = (
+    Register("limit_lock", LIMITS_PAGE, True, "bit 0: the limits are locked; while they are not, no memory is reached; "
+             "a write while BUSY does nothing", "limits"),
+    Register("limit_first_low", LIMITS_PAGE + 0x08, True, "bus address of the first byte that may be reached, a "
+             f"multiple of {BASE_ALIGNMENT}; stands still while locked", "limits"),
+    Register("limit_first_high", LIMITS_PAGE + 0x0C, True, "", "limits"),
+    Register("limit_last_low", LIMITS_PAGE + 0x10, True, "bus address of the last byte that may be reached, the last "
+             f"of {BASE_ALIGNMENT}; stands still while locked", "limits"),
+    Register("limit_last_high", LIMITS_PAGE + 0x14, True, "", "limits"),
+)
+#: Names of the registers of that page.
+LIMIT_REGISTERS = tuple(register.name for register in _LIMITS)
+
+REGISTERS: tuple[Register, ...] = _FIXED + _LIMITS + tuple(
     Register(f"counter_{name}_{half}", _COUNTER_BASE + 8 * index + 4 * (half == "high"), False,
              "" if half == "low" else "as it was when the low half was read")
     for index, name in enumerate(COUNTERS) for half in ("low", "high")
@@ -124,6 +143,11 @@ REGISTERS: tuple[Register, ...] = _FIXED + tuple(
 def registers_of(config: object) -> tuple[Register, ...]:
     """The registers that a machine of this `NpuConfig` has."""
     return tuple(register for register in REGISTERS if not register.feature or getattr(config, register.feature))
+
+
+def port_bits(config: object) -> int:
+    """Bits of an address of the register port of a machine of this `NpuConfig`."""
+    return max(LITE_ADDRESS_BITS, *(register.address.bit_length() for register in registers_of(config)))
 
 
 def settings_of(engine: str, config: object) -> tuple[Register, ...]:

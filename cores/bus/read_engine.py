@@ -12,6 +12,7 @@ from ..lib.skid_buffer import SkidBuffer
 from ..timing.bus import ReadEngineTiming
 from .axi import Axi4Read, memory_attributes, read_data_layout, read_request_layout
 from .burst_splitter import BurstSplitter
+from .parts import check_of
 
 __all__ = ["ReadEngine"]
 
@@ -38,14 +39,15 @@ class ReadEngine(ReadEngineTiming, Component):
             "idle": Out(1),                # the bus is quiet
             "beat": Out(1),                # a beat is on the bus
             "handshake": Out(1),           # any transfer is
+            **check_of(config).read_ports(),
         })
 
     def elaborate(self, platform):
         m = Module()
-        config, axi = self.config, self.axi
+        config, axi, check = self.config, self.axi, check_of(self.config)
         m.submodules.splitter = splitter = BurstSplitter(
             address_width=config.address_width, beat_bytes=config.beat_bytes,
-            length_width=len(self.load_request.p.length), tag_width=1,
+            length_width=len(self.load_request.p.length), tag_width=1 + check.READ_TAG_BITS,
             burst_beats=min(MAX_BURST, BOUNDARY_BYTES // config.beat_bytes))
         # What requesters hear of the bus ends here: their ``ready`` comes from a register.
         m.submodules.requests = requests = SkidBuffer(splitter.run.p.shape())
@@ -60,18 +62,21 @@ class ReadEngine(ReadEngineTiming, Component):
             requests.input.valid.eq((self.fetch_request.valid | self.load_request.valid) & ~self.halt),
             requests.input.p.address.eq(Mux(from_load, load.address, fetch.address)),
             requests.input.p.length.eq(Mux(from_load, load.length, fetch.length)),
-            requests.input.p.tag.eq(from_load),
+            requests.input.p.tag.eq(check.read_tag(m, self, from_load)),
             self.fetch_request.ready.eq(requests.input.ready & ~self.halt),
             self.load_request.ready.eq(requests.input.ready & from_load & ~self.halt),
         ]
 
         m.d.comb += [getattr(axi, name).eq(value) for name, value in memory_attributes("ar", config).items()]
         issue = Signal()
+        may_go = (~axi.arvalid | axi.arready) & flight.w_rdy & ~self.halt
+        for passes in check.passes_read(m, self, splitter, issue):
+            may_go &= passes
         m.d.comb += [
-            splitter.burst.ready.eq((~axi.arvalid | axi.arready) & flight.w_rdy & ~self.halt),
+            splitter.burst.ready.eq(may_go),
             issue.eq(splitter.burst.valid & splitter.burst.ready),
             flight.w_en.eq(issue),
-            flight.w_data.eq(Cat(splitter.burst.p.tag, splitter.burst.p.final)),
+            flight.w_data.eq(Cat(check.of_load(splitter.burst.p.tag), splitter.burst.p.final)),
         ]
         with m.If(issue):
             m.d.sync += [

@@ -13,6 +13,7 @@ from ..lib.fifo import Fifo
 from ..timing.bus import WriteEngineTiming
 from .axi import Axi4Write, ErrorReport, memory_attributes, write_run_layout
 from .burst_splitter import BurstSplitter
+from .parts import check_of
 
 __all__ = ["WriteEngine"]
 
@@ -39,6 +40,7 @@ class WriteEngine(WriteEngineTiming, Component):
             "idle": Out(1),             # the bus is quiet
             "beat": Out(1),             # a beat is on the bus
             "handshake": Out(1),        # any transfer is
+            **check_of(config).write_ports(),
         })
 
     def elaborate(self, platform):
@@ -57,14 +59,17 @@ class WriteEngine(WriteEngineTiming, Component):
         m.d.comb += [getattr(axi, name).eq(value) for name, value in memory_attributes("aw", config).items()]
         tag = data.View(tag_layout, splitter.burst.p.tag)
         issue = Signal()
+        # Bursts unanswered include those unsent, so ``lengths`` always has room when ``answers`` has.
+        may_go = (~axi.awvalid | axi.awready) & answers.w_rdy & ~self.halt
+        for passes in check_of(config).passes_write(m, self, splitter, issue, tag.index):
+            may_go &= passes
         m.d.comb += [
             splitter.run.valid.eq(self.run.valid & ~self.halt),
             splitter.run.p.address.eq(self.run.p.address),
             splitter.run.p.length.eq(self.run.p.length),
             splitter.run.p.tag.eq(Cat(self.run.p.last, self.run.p.post, self.run.p.index)),
             self.run.ready.eq(splitter.run.ready & ~self.halt),
-            # Bursts unanswered include those unsent, so ``lengths`` always has room when ``answers`` has.
-            splitter.burst.ready.eq((~axi.awvalid | axi.awready) & answers.w_rdy & ~self.halt),
+            splitter.burst.ready.eq(may_go),
             issue.eq(splitter.burst.valid & splitter.burst.ready),
             lengths.w_en.eq(issue),
             lengths.w_data.eq(splitter.burst.p.length),

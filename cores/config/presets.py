@@ -6,7 +6,7 @@ from dataclasses import asdict
 from cores.config.core import ConfigError
 from cores.config.units import UNITS, Settings
 
-__all__ = ["FEATURES", "PRESET_MACS", "feature_fields", "features_of", "preset_fields"]
+__all__ = ["COMPUTING_FEATURES", "FEATURES", "PRESET_MACS", "feature_fields", "features_of", "preset_fields"]
 
 #: Lanes and memory depths of each ``--macs`` preset.
 _PRESETS: dict[int, dict[str, int]] = {
@@ -25,6 +25,8 @@ PRESET_MACS = tuple(_PRESETS)
 
 #: Optional units by the names that people use, and the fields that each sets.
 FEATURES: dict[str, tuple[str, ...]] = {unit.name: unit.sets for unit in UNITS}
+#: Those that layers can use: ``--features all``.
+COMPUTING_FEATURES = tuple(unit.name for unit in UNITS if unit.computes)
 
 
 def preset_fields(macs: int, overrides: dict[str, int]) -> dict[str, int]:

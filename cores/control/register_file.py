@@ -3,7 +3,7 @@
 from amaranth.hdl import Cat, Const, Module, Signal
 from amaranth.lib.wiring import In, Out
 
-from ..arch.axi import BOUNDARY_BYTES, LITE_ADDRESS_BITS
+from ..arch.axi import BOUNDARY_BYTES
 from ..arch.error_codes import ErrorCode
 from ..arch.instruction_layout import INDEX_BITS
 from ..arch.registers import (
@@ -15,9 +15,11 @@ from ..arch.registers import (
     VERSION,
     Control,
     address_of,
+    port_bits,
     registers_of,
 )
 from ..bus.axi import AxiLite
+from ..bus.parts import check_of
 from ..config import NpuConfig
 from ..lib.component import Component
 from .engine_port import ENGINES, setting_ports
@@ -41,9 +43,10 @@ class RegisterFile(Component):
 
     def __init__(self, config: NpuConfig):
         self.config = config
+        self._check = check_of(config)
         self._settings = {name: port for queue in ENGINES for name, port in setting_ports(queue, config, Out).items()}
         super().__init__({
-            "bus": In(AxiLite()),               # the host
+            "bus": In(AxiLite(address_width=port_bits(config))),               # the host
             "start": Out(1),                    # written to ``control``
             "stop": Out(1),                     # ABORT written to it
             "clear": Out(1),                    # CLEAR written to it
@@ -63,6 +66,7 @@ class RegisterFile(Component):
             "counter_select": Out(range(len(COUNTERS))),  # counter that is read
             "counter_value": In(COUNTER_BITS),  # its sum
             "counter_valid": In(1),             # that sum is there
+            **self._check.register_ports(),
         })
 
     def elaborate(self, platform):
@@ -90,11 +94,13 @@ class RegisterFile(Component):
             "error_index": self.error_index,
         }
         bits = {name: list(target) for name, target in stored.items()}
+        bits |= self._check.stored(self)
         for region, address in (("program", self.program_address), ("data", self.data_address)):
             bits[f"{region}_low"] = [None] * page_bits + list(address[page_bits:32])
             bits[f"{region}_high"] = list(address[32:])
         for name, targets in bits.items():
             shown[name] = Cat(Const(0, 1) if bit is None else bit for bit in targets)
+        shown |= self._check.shown(self)
         fixed = [register for register in registers_of(config) if not register.name.startswith("counter_")]
         assert {register.name for register in fixed} == set(shown)
         assert {register.name for register in fixed if register.writable} == {*bits, "control"}
@@ -123,7 +129,7 @@ class RegisterFile(Component):
                     m.d.sync += [signal.eq(bit) for signal, bit in zip(commands, command, strict=True)]
                 for name, targets in bits.items():
                     # What a run works by stands still while it lasts.
-                    open_ = 1 if name in _ALWAYS_OPEN else ~self.busy
+                    open_ = 1 if name in _ALWAYS_OPEN else self._check.open(self, name, ~self.busy)
                     with m.Case(address_of(name) >> 2):
                         for lane in range(4):
                             with m.If(bus.wstrb[lane] & open_):
@@ -133,7 +139,7 @@ class RegisterFile(Component):
     def _read(self, m: Module, shown: dict):
         """Looks at the address while the master holds it, and takes it once the data is caught."""
         bus = self.bus
-        number, looked = Signal(LITE_ADDRESS_BITS - 2), Signal()    # the address held a cycle ago, if there was one
+        number, looked = Signal(len(bus.araddr) - 2), Signal()    # the address held a cycle ago, if there was one
         is_counter, is_high = Signal(), Signal()
         high_half = Signal(COUNTER_BITS - 32)
         base = address_of(f"counter_{COUNTERS[0]}_low") >> 2

@@ -10,6 +10,7 @@ from ..arch.isa import Queue
 from ..arch.registers import REGION_BITS, STATE_CODES
 from ..buffers.input_buffer import BufferWrite, kept_port
 from ..bus.axi import read_data_layout, read_request_layout
+from ..bus.parts import check_of
 from ..config import NpuConfig
 from ..control.engine_port import EnginePort, connect_shared
 from ..lib.component import Component, record
@@ -45,6 +46,7 @@ class LoadEngine(LoadEngineTiming, Component):
             **kept_port(config, In),            # beats of local STOREs, which go first
             "weights": Out(stream.Signature(config.beat_bits)),  # to the weight ring
             "side": Out(stream.Signature(config.beat_bits)),  # to the side ring
+            **check_of(config).load_ports(),
         })
 
     def elaborate(self, platform):
@@ -65,6 +67,7 @@ class LoadEngine(LoadEngineTiming, Component):
             requester.popped.eq(fifo.r_en & fifo.r_rdy),
         ]
         writer.path.supply(m, self, requester, writer)
+        check_of(config).connect_load(m, self, requester)
 
         # -- data ------------------------------------------------------------------------------------------------
         bad_response = (self.response.response == AxiResponse.SLVERR) | (self.response.response == AxiResponse.DECERR)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from boards.board import Board
 from boards.clock import Clock
-from cores.config import FEATURES, NpuConfig
+from cores.config import COMPUTING_FEATURES, NpuConfig
 from cores.emit import emit_verilog
 from gen.files.figure import new_figure, png
 from gen.hw.remembered import remember_synthesis
@@ -41,7 +41,7 @@ def measure(board: Board, cache: Path, progress: Callable[[str], None] = lambda 
     """A row for each size, without optional units and with all of them that the size can have."""
     for macs in _MACS:
         plain = board.config(macs)
-        for name, features in (("", ()), (", all units", tuple(FEATURES))):
+        for name, features in (("", ()), (", all units", COMPUTING_FEATURES)):
             config = board.config(macs, **plain.feature_fields(features))
             yield _row(f"{macs} MACs{name}", board, config, cache, progress)
 

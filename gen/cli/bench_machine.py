@@ -61,19 +61,19 @@ def _large(arguments: argparse.Namespace) -> Rows:
 
 
 def _area(arguments: argparse.Namespace) -> Rows:
-    from cores.config import FEATURES
+    from cores.config import COMPUTING_FEATURES
     from cores.emit import emit_verilog
     from gen.hw.synth import synthesize
 
     board = chosen_board(arguments)
     machines = {f"{macs} MACs": board.config(macs) for macs in (64, 128, 256)}
     plain = machines["256 MACs"]
-    for name in FEATURES:
+    for name in COMPUTING_FEATURES:
         machines[f"256, {name}"] = board.config(256, **plain.feature_fields([name]))
     binary = board.config(256, **plain.feature_fields(["binary"]))
     machines["256, binary, full"] = dataclasses.replace(binary, binary_rows=binary.oc_lanes)
     machines["256, binary as an engine"] = dataclasses.replace(binary, binary_engine=1)
-    machines["256, all"] = board.config(256, **plain.feature_fields(tuple(FEATURES)))
+    machines["256, all"] = board.config(256, **plain.feature_fields(COMPUTING_FEATURES))
     rows: Rows = []
     for name, config in machines.items():
         with status(f"yosys, {board.family}, {name}") as remark:

@@ -142,6 +142,10 @@ def run(arguments: argparse.Namespace) -> int:
     verilog, files = write_files(folder, board, config, lambda: say_area(area, board))
     messages.print(f"{folder}: {', '.join(files)}", soft_wrap=True)
     messages.print(described(config, board.name), soft_wrap=True)
+    if board.iommu != "used" and not config.limits:
+        why = "has no IOMMU" if board.iommu == "none" else "has an IOMMU that nothing sets up"
+        messages.print(f"{board.title} {why}: whoever starts programs can reach all of the board's memory; --features "
+                       "limits confines them", soft_wrap=True)
     result: dict = {"board": board.name, "macs": config.macs, "config": config.to_dict(),
                     "files": [str(folder / name) for name in files], "estimate": area.to_dict()}
     wrong = ""

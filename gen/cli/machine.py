@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from boards.board import Board
 from boards.registry import BOARDS, get_board
-from cores.config import FEATURES, PRESET_MACS, UNITS, ConfigError, NpuConfig
+from cores.config import COMPUTING_FEATURES, FEATURES, PRESET_MACS, UNITS, ConfigError, NpuConfig
 from gen.cli.calibration import chosen_calibration, say
 from gen.cli.common import messages, status
 from gen.cli.errors import UsageError
@@ -50,7 +50,7 @@ def add_machine_options(parser: argparse.ArgumentParser, *, boards: Collection[s
                        help="configuration as `build` writes it, instead of --macs")
     group.add_argument("--features", type=_features, metavar="LIST",
                        help=f"what the machine has beside the matrix engine: {', '.join(FEATURES)}, separated by "
-                            f"commas; {_ALL} (what a machine of these lanes can have); or none (default none)")
+                            f"commas; {_ALL} (what layers can use in a machine of these lanes); or none (default none)")
     by_hand = parser.add_argument_group("machine, by hand", "replace single parameters of the preset")
     for name in _BY_HAND:
         by_hand.add_argument(_option(name), type=int, metavar="N", dest=name,
@@ -130,7 +130,8 @@ def chosen_config(arguments: argparse.Namespace, features: Sequence[str] | None 
 
     if features == (_ALL,):
         # Those first that are there by hand: they are meant.
-        return _with_all(with_features, sorted(FEATURES, key=lambda name: by_hand.keys().isdisjoint(FEATURES[name])))
+        return _with_all(with_features, sorted(
+            COMPUTING_FEATURES, key=lambda name: by_hand.keys().isdisjoint(FEATURES[name])))
     try:
         return with_features(features)
     except ConfigError as error:

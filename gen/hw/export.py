@@ -11,8 +11,7 @@ from typing import Any
 import jinja2
 
 from boards.board import Board
-from cores.arch.axi import LITE_ADDRESS_BITS
-from cores.arch.error_codes import ERROR_TEXTS, ErrorCode
+from cores.arch.error_codes import ERROR_CODES, ERROR_TEXTS
 from cores.arch.instruction_layout import INDEX_BITS
 from cores.arch.isa import HEADER, HEADER_BITS, INSTRUCTION_BYTES, LAYOUTS, QUEUE_OPERATIONS, Opcode, Queue
 from cores.arch.isa_features import is_supported, kinds_of, reserved_fields
@@ -20,10 +19,12 @@ from cores.arch.registers import (
     BASE_ALIGNMENT,
     COUNTERS,
     ENGINE_STATES,
+    LIMITS_PAGE,
     MAGIC,
     VERSION,
     Control,
     Status,
+    port_bits,
     registers_of,
 )
 from cores.arch.stochastic import LENGTH_BITS
@@ -73,7 +74,7 @@ def _tables(config: NpuConfig) -> dict[str, Any]:
         position += field.bits
     return {
         "config": config, "magic": MAGIC, "version": VERSION, "registers": registers_of(config),
-        "control": list(Control), "status": list(Status), "errors": list(ErrorCode), "error_texts": ERROR_TEXTS,
+        "control": list(Control), "status": list(Status), "errors": list(ERROR_CODES), "error_texts": ERROR_TEXTS,
         "base_alignment": BASE_ALIGNMENT, "counters": COUNTERS, "states": ENGINE_STATES,
         "header": header, "operations": _operations(config), "room": _room(), "instruction_bytes": INSTRUCTION_BYTES,
         "instruction_limit": 1 << INDEX_BITS, "stream_shift_most": (1 << LENGTH_BITS) - 1,
@@ -100,7 +101,7 @@ def descriptions(board: Board, config: NpuConfig) -> dict[str, str]:
     """File name -> content of what describes the machine to tools of any vendor: SystemRDL, IP-XACT, FuseSoC."""
     environment = _environment()
     values = {
-        **_tables(config), "board": board, "ports": ports_of(config), "registers_bytes": 1 << LITE_ADDRESS_BITS,
+        **_tables(config), "board": board, "ports": ports_of(config), "registers_bytes": 1 << port_bits(config),
         "described_registers": described_registers(config), "fusesoc": get_family(board.family).fusesoc,
     }
     return {name: environment.get_template(f"{name}.jinja").render(values) for name in DESCRIPTIONS}
@@ -119,7 +120,8 @@ def vendor_project(board: Board, config: NpuConfig) -> dict[str, str]:
         # What place and route begins with, from ``npu.v`` to ``npu.mapped.json``.
         "synthesis": ["read_verilog npu.v", *family.flat_netlist("npu", "npu.mapped.json")], "linux": board.linux,
         "rewrites": family.scripts(), "nextpnr": family.route_command(board),
-        "registers_bytes": 1 << LITE_ADDRESS_BITS, **family.project_values(board),
+        "registers_bytes": 1 << port_bits(config), "limits_page": LIMITS_PAGE if config.limits else 0,
+        **family.project_values(board),
     }
     return {name: family.render(template, values) for name, template in family.project.items()}
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import IntFlag
 
 from cores.arch.axi import BOUNDARY_BYTES
-from cores.arch.error_codes import ErrorCode
+from cores.arch.error_codes import ERROR_CODES
 from cores.arch.instruction_layout import INDEX_BITS
 from cores.arch.registers import LANES, MAGIC, REGION_BITS, VERSION, Control, Register, Status, registers_of
 from cores.arch.stochastic import LENGTH_BITS
@@ -68,8 +68,8 @@ def _special(config: NpuConfig) -> dict[str, tuple[Field, ...]]:
                        for number, name in enumerate(LANES)),
         "control": tuple(_flags(Control, "write-only")),
         "status": tuple(_flags(Status, "read-only")),
-        "error_code": (Field("code", 0, max(ErrorCode).bit_length() - 1, "read-only",
-                             text=", ".join(f"{code.value} {code.name}" for code in ErrorCode)),),
+        "error_code": (Field("code", 0, max(ERROR_CODES).bit_length() - 1, "read-only",
+                             text=", ".join(f"{code.value} {code.name}" for code in ERROR_CODES)),),
         "error_index": (Field("index", 0, INDEX_BITS - 1, "read-only"),),
         "program_low": low, "program_high": high, "data_low": low, "data_high": high,
         "program_length": (Field("value", 0, INDEX_BITS - 1, "read-write"),),

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from boards.board import Board
-from cores.config import FEATURES, PRESET_MACS, ConfigError, NpuConfig
+from cores.config import COMPUTING_FEATURES, FEATURES, PRESET_MACS, ConfigError, NpuConfig
 
 from .area import Area, area_of, exceeded
 
@@ -40,7 +40,7 @@ def largest_of(board: Board) -> Largest | None:
     if macs is None:
         return None
     features: tuple[str, ...] = ()
-    for name in FEATURES:
+    for name in COMPUTING_FEATURES:
         config = _with(board, macs, (*features, name))
         if config is not None and _fits(board, config):
             features = (*features, name)

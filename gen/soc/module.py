@@ -6,6 +6,7 @@ from litex.soc.interconnect.axi import AXIInterface, AXILiteInterface
 from litex.soc.interconnect.csr_eventmanager import EventManager, EventSourceLevel
 from migen import ClockSignal, Instance, ResetSignal, Signal
 
+from cores.arch.registers import port_bits
 from cores.bus.axi import Axi4Read, Axi4Write, AxiLite
 from cores.config import ConfigError, NpuConfig
 
@@ -47,7 +48,7 @@ class NpuModule(LiteXModule):
         self.specials.npu = Instance(
             "npu", i_clk=ClockSignal("sys"), i_rst=ResetSignal("sys"), o_irq=self.irq,
             **_ports("m_axi", members, self.memory, outputs="o"),
-            **_ports("s_axi", AxiLite().members, self.control, outputs="i"))
+            **_ports("s_axi", AxiLite(address_width=port_bits(config)).members, self.control, outputs="i"))
 
 
 def _ports(prefix: str, members, interface, *, outputs: str) -> dict[str, Signal]:

@@ -15,7 +15,7 @@ from litex.soc.cores.uart import RS232PHYModel, UARTBone
 from litex.soc.integration.soc import SoCRegion
 from litex.soc.integration.soc_core import SoCCore
 
-from cores.arch.axi import LITE_ADDRESS_BITS
+from cores.arch.registers import port_bits
 from cores.config import NpuConfig
 from gen.soc.memory_port import MemoryPort
 from gen.soc.module import NpuModule
@@ -75,7 +75,7 @@ def simulated_system(target: Target, config: NpuConfig, *, clock_mhz: float) -> 
 def _add_npu(system: SoCCore, config: NpuConfig) -> None:
     system.npu = npu = NpuModule(config)
     system.bus.add_slave(NPU_REGION, npu.control, SoCRegion(
-        origin=_CONTROL_ADDRESS, size=1 << LITE_ADDRESS_BITS, cached=False))
+        origin=_CONTROL_ADDRESS, size=1 << port_bits(config), cached=False))
     if system.irq.enabled:
         system.irq.add(NPU_REGION, use_loc_if_exists=True)
     system.npu_port = MemoryPort(

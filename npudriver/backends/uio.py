@@ -26,6 +26,8 @@ from ..files import read_text, reason
 __all__ = ["UioBackend"]
 
 _TO_DEVICE, _FROM_DEVICE = 1, 2
+#: Bytes of a page of registers.
+_PAGE = 0x1000
 _LINE = 64      # bytes of a cache line, at least as many as any processor here has
 #: Seconds between two looks at a device without interrupt.
 _POLL = 100e-6
@@ -37,7 +39,8 @@ class UioBackend(Backend):
 
     ``interrupt``: another file whose reads wait for the interrupt, where it is not the device's. ``sysfs``, ``dev``:
     where the kernel's files are. Device and memory are this process's until it closes them; a device whose node names
-    no interrupt is polled. Raises TransportError.
+    no interrupt is polled. The limits of a machine that has them are reached by a device called as this one and
+    ``-limits``, if this process may open it. Raises TransportError.
     """
 
     def __init__(self, device: str = "npu", buffer: str = "udmabuf0", *, interrupt: str | None = None,
@@ -49,6 +52,7 @@ class UioBackend(Backend):
             self._device = self._opened(path, os.O_RDWR | os.O_SYNC)
             self._lock(self._device, path, "device")
             self._registers = np.frombuffer(self._mapped(self._device, _map_size(Path(sysfs), path.name)), np.uint32)
+            self._limits = self._limits_of(path.name, Path(dev), Path(sysfs))
             self._interrupt = self._device if interrupt is None else self._opened(Path(interrupt), os.O_RDWR)
             self._memory = _Udmabuf(self, Path(dev) / Path(buffer).name, Path(sysfs))
         except BaseException:
@@ -77,11 +81,29 @@ class UioBackend(Backend):
             raise TransportError(f"{size} bytes of the device's memory cannot be mapped: {reason(error)}") from None
         return self._maps[-1]
 
+    def _limits_of(self, device: str, dev: Path, sysfs: Path) -> np.ndarray:
+        """The page of the limits: a device of its own, whose owner may keep it to himself. Else nothing."""
+        try:
+            name = read_text(sysfs / "uio" / device / "name").strip()
+            path = dev / _uio_name(f"{name}-limits", sysfs / "uio")
+            file = self._opened(path, os.O_RDWR | os.O_SYNC)
+        except (OSError, TransportError):
+            return np.zeros(0, np.uint32)
+        self._lock(file, path, "limits")
+        return np.frombuffer(self._mapped(file, _map_size(sysfs, path.name)), np.uint32)
+
+    def _word(self, address: int) -> np.ndarray:
+        """A register, as a part of its page; nothing where this process has no such page."""
+        number, beyond = address >> 2, (address - _PAGE) >> 2
+        return self._registers[number:number + 1] if number < self._registers.size or beyond < 0 else \
+            self._limits[beyond:beyond + 1]
+
     def read32(self, address: int) -> int:
-        return int(self._registers[address >> 2])
+        word = self._word(address)
+        return int(word[0]) if word.size else 0
 
     def write32(self, address: int, value: int) -> None:
-        self._registers[address >> 2] = value
+        self._word(address)[:] = value
 
     def wait_interrupt(self, seconds: float) -> bool:
         try:
@@ -101,6 +123,7 @@ class UioBackend(Backend):
 
     def close(self) -> None:
         self.__dict__.pop("_registers", None)
+        self.__dict__.pop("_limits", None)
         self.__dict__.pop("_memory", None)
         while self._maps:
             try:

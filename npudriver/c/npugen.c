@@ -73,21 +73,90 @@ static void release(npugen_device *device, npugen_buffer *buffer) {
     memset(buffer, 0, sizeof *buffer);
 }
 
-static npugen_status place(npugen_device *device, npugen_buffer *buffer, size_t size, const uint8_t *data,
-                           size_t data_size) {
+static npugen_status reserve(npugen_device *device, npugen_buffer *buffer, size_t size) {
     npugen_status status =
         device->backend.allocate(device->backend.context, size, NPUGEN_BASE_ALIGNMENT, buffer);
+    if (status != NPUGEN_OK || reachable(buffer)) return status;
+    release(device, buffer);
+    return NPUGEN_UNREACHABLE;
+}
+
+static npugen_status fill(npugen_device *device, npugen_buffer *buffer, const uint8_t *data, size_t size) {
+    if (size) memcpy(buffer->data, data, size);
+    /* All of it: what an earlier owner left dirty would be written over results during a run. */
+    return device->backend.to_device(device->backend.context, buffer, 0, buffer->size);
+}
+
+#ifdef NPUGEN_REG_LIMIT_LOCK
+/* Let the machine, which is at rest, reach a program's memory and no other. Where another process has the page of the
+ * limits, writes to it do nothing, and the machine says if they are too narrow. */
+static void confine(npugen_device *device, const npugen_program *program) {
+    const npugen_buffer *memory = &program->memory;
+    const uint64_t last = memory->address + memory->size - 1;
+    if (device->confined == program) return;
+    write_register(device, NPUGEN_REG_LIMIT_LOCK, 0);
+    write_register(device, NPUGEN_REG_LIMIT_FIRST_LOW, (uint32_t)memory->address);
+    write_register(device, NPUGEN_REG_LIMIT_FIRST_HIGH, (uint32_t)(memory->address >> 32));
+    write_register(device, NPUGEN_REG_LIMIT_LAST_LOW, (uint32_t)last);
+    write_register(device, NPUGEN_REG_LIMIT_LAST_HIGH, (uint32_t)(last >> 32));
+    write_register(device, NPUGEN_REG_LIMIT_LOCK, 1);
+    device->confined = program;
+}
+
+static void unconfine(npugen_device *device, const npugen_program *program) {
+    if (device->confined != program) return;
+    write_register(device, NPUGEN_REG_LIMIT_LOCK, 0);
+    device->confined = NULL;
+}
+
+static uint64_t whole_pages(uint64_t size) {
+    return (size + NPUGEN_BASE_ALIGNMENT - 1) / NPUGEN_BASE_ALIGNMENT * NPUGEN_BASE_ALIGNMENT;
+}
+
+static npugen_buffer part_of(const npugen_buffer *memory, uint64_t first, size_t size) {
+    const npugen_buffer part = {memory->data + first, memory->address + first, size};
+    return part;
+}
+
+/* One piece for all of a program, so that limits around it leave all else out. */
+static npugen_status reserve_program(npugen_device *device, npugen_program *program, size_t code, size_t region,
+                                     unsigned slots) {
+    const uint64_t first = whole_pages(code), pitch = whole_pages(region);
+    npugen_status status;
+    if (pitch > SIZE_MAX / NPUGEN_MAX_SLOTS || first > SIZE_MAX - slots * pitch) return NPUGEN_NO_MEMORY;
+    status = reserve(device, &program->memory, (size_t)(first + slots * pitch));
     if (status != NPUGEN_OK) return status;
-    if (!reachable(buffer)) {
-        status = NPUGEN_UNREACHABLE;
-    } else {
-        if (data_size) memcpy(buffer->data, data, data_size);
-        /* All of it: what an earlier owner left dirty would be written over results during a run. */
-        status = device->backend.to_device(device->backend.context, buffer, 0, size);
+    program->code = part_of(&program->memory, 0, code);
+    for (; program->slots < slots; ++program->slots)
+        program->regions[program->slots] = part_of(&program->memory, first + program->slots * pitch, region);
+    return NPUGEN_OK;
+}
+
+static void release_program(npugen_device *device, npugen_program *program) {
+    unconfine(device, program);
+    if (program->memory.data) release(device, &program->memory);
+}
+#else
+static void confine(npugen_device *device, const npugen_program *program) {
+    (void)device;
+    (void)program;
+}
+
+static npugen_status reserve_program(npugen_device *device, npugen_program *program, size_t code, size_t region,
+                                     unsigned slots) {
+    npugen_status status = reserve(device, &program->code, code);
+    while (status == NPUGEN_OK && program->slots < slots) {
+        status = reserve(device, &program->regions[program->slots], region);
+        if (status == NPUGEN_OK) ++program->slots;
     }
-    if (status != NPUGEN_OK) release(device, buffer);
     return status;
 }
+
+static void release_program(npugen_device *device, npugen_program *program) {
+    while (program->slots) release(device, &program->regions[--program->slots]);
+    if (program->code.data) release(device, &program->code);
+}
+#endif
 
 static uint64_t beats_of(uint64_t bytes) { return bytes / NPUGEN_BEAT_BYTES + (bytes % NPUGEN_BEAT_BYTES != 0); }
 
@@ -131,24 +200,23 @@ static int sensible(const npugen_image *image) {
 
 npugen_status npugen_load(npugen_device *device, npugen_program *program, const npugen_image *image,
                           unsigned slots) {
+    const size_t region_size = (size_t)image->data_beats * NPUGEN_BEAT_BYTES;
     size_t code_size;
     npugen_status status;
     memset(program, 0, sizeof *program);
     if (slots < 1 || slots > NPUGEN_MAX_SLOTS || !sensible(image)) return NPUGEN_ARGUMENT;
     code_size = (size_t)beats_of(image->code_size) * NPUGEN_BEAT_BYTES; /* fetch reads whole beats */
-    status = place(device, &program->code, code_size, image->code, image->code_size);
-    if (status != NPUGEN_OK) return status;
-    program->image = image;
-    while (program->slots < slots) {
-        status = place(device, &program->regions[program->slots], (size_t)image->data_beats * NPUGEN_BEAT_BYTES,
-                       image->constants, image->constants_size);
-        if (status != NPUGEN_OK) {
-            (void)npugen_unload(device, program);
-            return status;
-        }
-        ++program->slots;
+    status = reserve_program(device, program, code_size, region_size, slots);
+    if (status == NPUGEN_OK) status = fill(device, &program->code, image->code, image->code_size);
+    for (unsigned slot = 0; status == NPUGEN_OK && slot < slots; ++slot)
+        status = fill(device, &program->regions[slot], image->constants, image->constants_size);
+    if (status == NPUGEN_OK) {
+        program->image = image;
+        return NPUGEN_OK;
     }
-    return NPUGEN_OK;
+    release_program(device, program);
+    memset(program, 0, sizeof *program);
+    return status;
 }
 
 npugen_status npugen_unload(npugen_device *device, npugen_program *program) {
@@ -160,8 +228,7 @@ npugen_status npugen_unload(npugen_device *device, npugen_program *program) {
         else if (!device->running)
             status = settle(device);
         if (status != NPUGEN_OK) return status;
-        while (program->slots) release(device, &program->regions[--program->slots]);
-        release(device, &program->code);
+        release_program(device, program);
     }
     memset(program, 0, sizeof *program);
     return NPUGEN_OK;
@@ -240,6 +307,7 @@ npugen_status npugen_start(npugen_device *device, npugen_program *program, unsig
     status = settle(device);
     if (status != NPUGEN_OK) return status;
     write_register(device, NPUGEN_REG_CONTROL, NPUGEN_CONTROL_CLEAR);
+    confine(device, program);
     write_register(device, NPUGEN_REG_PROGRAM_LOW, (uint32_t)program->code.address);
     write_register(device, NPUGEN_REG_PROGRAM_HIGH, (uint32_t)(program->code.address >> 32));
     write_register(device, NPUGEN_REG_PROGRAM_LENGTH,
@@ -301,7 +369,7 @@ npugen_status npugen_abort(npugen_device *device) {
 npugen_status npugen_reset(npugen_device *device) {
     npugen_status status =
         device->backend.reset ? device->backend.reset(device->backend.context) : npugen_abort(device);
-    if (status == NPUGEN_OK) device->running = NULL;
+    if (status == NPUGEN_OK) device->running = device->confined = NULL;
     if (status == NPUGEN_OK) status = identify(device);
     if (status == NPUGEN_OK) write_register(device, NPUGEN_REG_CONTROL, NPUGEN_CONTROL_CLEAR);
     return status;

@@ -60,6 +60,7 @@ typedef struct npugen_buffer {
 /* A way to a device: nine functions, of which free and reset may be NULL. */
 typedef struct npugen_backend {
     void *context; /* the functions' first argument */
+    /* Registers; where a way does not reach a page of them, it reads as 0 and writes do nothing. */
     uint32_t (*read32)(void *context, uint32_t address);
     void (*write32)(void *context, uint32_t address, uint32_t value);
     /* Memory at a multiple of alignment. */
@@ -101,6 +102,7 @@ typedef struct npugen_image {
 typedef struct npugen_program {
     const npugen_image *image;
     npugen_buffer code, regions[NPUGEN_MAX_SLOTS];
+    npugen_buffer memory; /* all of these, of a machine with limits */
     unsigned slots;
 } npugen_program;
 
@@ -109,6 +111,7 @@ typedef struct npugen_device {
     uint32_t progress_cycles; /* without progress until the machine gives up; 0: what it has */
     uint32_t stream_shift;    /* of what is started next: see npugen_set_stream_shift */
     uint32_t fault_code, fault_index;
+    const npugen_program *confined; /* around whose memory limits are locked */
     const npugen_program *running; /* until npugen_wait has its outcome, or npugen_abort has stopped it */
     unsigned running_slot;
 } npugen_device;

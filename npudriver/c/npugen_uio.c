@@ -17,6 +17,7 @@
 
 #define LINE 64u /* bytes of a cache line, at least as many as any processor here has */
 #define PATH_SIZE 512
+#define PAGE 0x1000u /* bytes of a page of registers */
 #define POLL_NS 100000L /* between two looks at a device without interrupt */
 #define TOO_LARGE "more than this process can address"
 
@@ -40,10 +41,21 @@ static int number_in(const char *path, uint64_t *value) {
     return end != text && (*end == '\n' || !*end) && !errno;
 }
 
-static uint32_t read32(void *context, uint32_t address) { return ((npugen_uio *)context)->registers[address / 4]; }
+/* A register; NULL in a page that this process does not have. The limits may be a device of their own. */
+static volatile uint32_t *word_at(npugen_uio *uio, uint32_t address) {
+    if (address < uio->registers_size) return &uio->registers[address / 4];
+    if (uio->limits && address >= PAGE && address - PAGE < uio->limits_size) return &uio->limits[(address - PAGE) / 4];
+    return NULL;
+}
+
+static uint32_t read32(void *context, uint32_t address) {
+    volatile uint32_t *word = word_at(context, address);
+    return word ? *word : 0;
+}
 
 static void write32(void *context, uint32_t address, uint32_t value) {
-    ((npugen_uio *)context)->registers[address / 4] = value;
+    volatile uint32_t *word = word_at(context, address);
+    if (word) *word = value;
 }
 
 static npugen_status allocate(void *context, size_t size, size_t alignment, npugen_buffer *buffer) {
@@ -161,6 +173,26 @@ static npugen_status open_device(npugen_uio *uio, const char *dev, const char *s
     return NPUGEN_OK;
 }
 
+/* The page of the limits, called as the device and "-limits", if there is one that this process may open. */
+static npugen_status open_limits(npugen_uio *uio, const char *dev, const char *sysfs, const char *device) {
+    char path[PATH_SIZE], wanted[80], name[64];
+    uint64_t size = 0;
+    void *mapped;
+    snprintf(wanted, sizeof wanted, "%.64s-limits", base_name(device));
+    if (find_device(sysfs, wanted, name, sizeof name) != 1) return NPUGEN_OK;
+    snprintf(path, sizeof path, "%.200s/%s", dev, name);
+    uio->limits_file = open(path, O_RDWR | O_SYNC | O_CLOEXEC);
+    if (uio->limits_file < 0) return NPUGEN_OK;
+    if (flock(uio->limits_file, LOCK_EX | LOCK_NB)) return failed(uio, path, "another process uses the limits");
+    snprintf(path, sizeof path, "%.200s/uio/%s/maps/map0/size", sysfs, name);
+    if (!number_in(path, &size) || !size || size > SIZE_MAX) return failed(uio, path, "no registers");
+    mapped = mmap(NULL, (size_t)size, PROT_READ | PROT_WRITE, MAP_SHARED, uio->limits_file, 0);
+    if (mapped == MAP_FAILED) return failed(uio, path, strerror(errno));
+    uio->limits = mapped;
+    uio->limits_size = (size_t)size;
+    return NPUGEN_OK;
+}
+
 /* Its files of sysfs: address, size, whether caches need care, and those that care for them. */
 static npugen_status read_buffer(npugen_uio *uio, const char *sysfs, const char *name) {
     char path[PATH_SIZE], folder[300];
@@ -210,9 +242,10 @@ npugen_status npugen_uio_open(npugen_uio *uio, npugen_backend *backend, const np
     sysfs = or_usual(names->sysfs, "/sys/class");
     memset(uio, 0, sizeof *uio);
     uio->memory.line = LINE;
-    uio->device = uio->interrupt = uio->buffer = -1;
+    uio->device = uio->interrupt = uio->buffer = uio->limits_file = -1;
     for (unsigned control = 0; control < NPUGEN_UIO_CONTROLS; ++control) uio->controls[control] = -1;
     status = open_device(uio, dev, sysfs, or_usual(names->device, "npu"));
+    if (status == NPUGEN_OK) status = open_limits(uio, dev, sysfs, or_usual(names->device, "npu"));
     if (status == NPUGEN_OK) status = open_buffer(uio, dev, sysfs, base_name(or_usual(names->buffer, "udmabuf0")));
     if (status != NPUGEN_OK) return status;
     *backend = (npugen_backend){uio, read32, write32, allocate, give_back, to_device, to_host,
@@ -222,14 +255,17 @@ npugen_status npugen_uio_open(npugen_uio *uio, npugen_backend *backend, const np
 
 void npugen_uio_close(npugen_uio *uio) {
     if (uio->registers) munmap((void *)uio->registers, uio->registers_size);
+    if (uio->limits) munmap((void *)uio->limits, uio->limits_size);
     if (uio->memory.data) munmap(uio->memory.data, uio->memory.size);
     for (unsigned control = 0; control < NPUGEN_UIO_CONTROLS; ++control) {
         if (uio->controls[control] >= 0) close(uio->controls[control]);
         uio->controls[control] = -1;
     }
     if (uio->device >= 0) close(uio->device);
+    if (uio->limits_file >= 0) close(uio->limits_file);
     if (uio->buffer >= 0) close(uio->buffer);
     uio->registers = NULL;
+    uio->limits = NULL;
     uio->memory.data = NULL;
-    uio->device = uio->interrupt = uio->buffer = -1;
+    uio->device = uio->interrupt = uio->buffer = uio->limits_file = -1;
 }

@@ -21,10 +21,11 @@ typedef struct npugen_uio_names {
 
 typedef struct npugen_uio {
     int device, buffer;
+    int limits_file;                   /* -1: their page is another process's, or the machine has none */
     int interrupt;                     /* -1: it has none, and is polled */
     int controls[NPUGEN_UIO_CONTROLS]; /* files by which u-dma-buf is told to write back and drop caches */
-    volatile uint32_t *registers;
-    size_t registers_size;
+    volatile uint32_t *registers, *limits;
+    size_t registers_size, limits_size;
     npugen_memory memory;
     int coherent;
     char message[256]; /* what failed in npugen_uio_open */

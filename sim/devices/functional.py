@@ -10,8 +10,9 @@ from functools import lru_cache
 
 import numpy as np
 
-from cores.arch.error_codes import ErrorCode
+from cores.arch.error_codes import ErrorCode, LimitCode
 from cores.arch.isa import INSTRUCTION_BYTES
+from cores.arch.registers import BASE_ALIGNMENT, LIMIT_REGISTERS
 from cores.arch.stochastic import LENGTH_BITS
 from cores.config import NpuConfig
 from cores.device import driver_machine
@@ -72,6 +73,8 @@ class FunctionalBackend(Backend):
     def _power_on(self) -> None:
         self._registers = dict.fromkeys(self._machine.registers, 0) | dict(self._machine.fingerprint)
         self._registers["timeout"] = 1 << 20
+        if self.config.limits:
+            self._registers["limit_last_low"] = BASE_ALIGNMENT - 1
         self._fault: InjectedFault | None = None      # of the program that is under way
 
     # -- registers ---------------------------------------------------------------------------------------------------
@@ -84,10 +87,30 @@ class FunctionalBackend(Backend):
         name = self._names.get(address)
         if name == "control":
             self._control(value)
+        elif name in LIMIT_REGISTERS:
+            self._set_limit(name, value)
         elif name in ("irq_enable", "timeout") or (name is not None and self._fault is None and name in (
                 "program_low", "program_high", "program_length", "data_low", "data_high", "data_beats",
                 "write_start", "stream_shift")):
             self._registers[name] = value & (_STREAM_SHIFT if name == "stream_shift" else _WORD)
+
+    def _set_limit(self, name: str, value: int) -> None:
+        """As hardware does: not during a run, and but for the lock not while locked."""
+        if self._fault is not None or (name != "limit_lock" and self._registers["limit_lock"]):
+            return
+        page = BASE_ALIGNMENT - 1
+        self._registers[name] = {"limit_lock": value & 1, "limit_first_low": value & _WORD & ~page,
+                                 "limit_last_low": value & _WORD | page}.get(name, value & _WORD)
+
+    def _reached(self, what: str, size: int, unit: int) -> range:
+        """Which of the units from a region's begin on are inside of the limits; all, where the machine has none."""
+        count = size // unit
+        if not self.config.limits:
+            return range(count)
+        base, first, last = (self._address(name) for name in (what, "limit_first", "limit_last"))
+        if not self._registers["limit_lock"]:
+            return range(0)
+        return range(max(0, -(-(first - base) // unit)), min(count, (last + 1 - base) // unit))
 
     def _control(self, value: int) -> None:
         bits, status = self._machine.control, self._machine.status
@@ -125,15 +148,21 @@ class FunctionalBackend(Backend):
         registers = self._registers
         code = self._at("program", registers["program_length"] * INSTRUCTION_BYTES)
         region = self._at("data", registers["data_beats"] * self.config.beat_bytes)
+        fetched = self._reached("program", registers["program_length"] * INSTRUCTION_BYTES, INSTRUCTION_BYTES)
+        if len(fetched) < registers["program_length"]:
+            first = fetched.stop if 0 in fetched else 0
+            self._end(LimitCode.FETCH_LIMIT, first, self._address("program") + first * INSTRUCTION_BYTES)
+            return
         if code is None or region is None:
             self._end(ErrorCode.READ_DECERR, 0)
             return
+        reach = self._reached("data", region.size, self.config.beat_bytes)
         try:
             shift = registers.get("stream_shift", 0)
             done = functional.run(self.config, code.tobytes(), region, write_start=registers["write_start"],
-                                  stream_shift=shift)
+                                  stream_shift=shift, reach=reach)
         except MachineError as error:
-            self._end(error.cause, error.index)
+            self._end(error.cause, error.index, self._address("data") + error.beat * self.config.beat_bytes)
             return
         except HazardError as error:    # more than the input buffer holds
             self._end(ErrorCode.BUFFER, error.index)
@@ -146,10 +175,15 @@ class FunctionalBackend(Backend):
         self._end(ErrorCode.NONE, 0)
 
     def _at(self, what: str, size: int) -> np.ndarray | None:
-        return self.memory.view(self._registers[f"{what}_low"] | self._registers[f"{what}_high"] << 32, size)
+        return self.memory.view(self._address(what), size)
 
-    def _end(self, code: ErrorCode, index: int) -> None:
+    def _address(self, what: str) -> int:
+        return self._registers[f"{what}_low"] | self._registers[f"{what}_high"] << 32
+
+    def _end(self, code: ErrorCode | LimitCode, index: int, address: int = 0) -> None:
         self._fault = None
+        if isinstance(code, LimitCode):
+            self._registers["limit_address_low"], self._registers["limit_address_high"] = address & _WORD, address >> 32
         self._registers["status"] = self._machine.status["ERROR" if code else "DONE"]
         self._registers["error_code"], self._registers["error_index"] = code.value, index
 

@@ -41,12 +41,12 @@ def load_engine(machine: Machine) -> Steps:
                 tiled = -1 if tiles is None else index
             case Opcode.LOAD_WGT:
                 offset, beats = instruction["offset"], instruction["beats"]
-                machine.check_read(index, offset, offset + beats)
+                machine.check_read(index, np.array([offset]), beats)
                 yield from _fill(machine, index, machine.weights, np.arange(offset, offset + beats), "weight")
             case Opcode.LOAD_SIDE:
                 rows = instruction["offset"] + np.arange(instruction["rows"])[:, None] * instruction["row_pitch"]
                 places = (rows + np.arange(instruction["cols"])).ravel()
-                machine.check_read(index, int(places[0]), int(places[-1]) + 1)
+                machine.check_read(index, rows.ravel(), instruction["cols"])
                 yield from _fill(machine, index, machine.side, places, "side")
         if instruction.opcode in (Opcode.LOAD_WGT, Opcode.LOAD_SIDE) and instruction["post_compute"]:
             machine.require(tiled <= machine.hazards.clocks[Queue.LOAD][Stage.LOADED], index,
@@ -72,8 +72,9 @@ def _check_range(machine: Machine, index: int, geometry: Instruction, instructio
     """Raise READ_RANGE for a LOAD_ACT whose data is not in the data region."""
     first, blocks, rows = instruction["offset"], instruction["blocks"], instruction["rows"]
     if rows:
-        last = first + (blocks - 1) * geometry["block_pitch"] + (rows - 1) * geometry["row_pitch"] + geometry["cols"]
-        machine.check_read(index, first, last)
+        starts = (first + np.arange(blocks)[:, None] * geometry["block_pitch"]
+                  + np.arange(rows) * geometry["row_pitch"]).ravel()
+        machine.check_read(index, starts, geometry["cols"])
 
 
 def _fetch_box(machine: Machine, index: int, geometry: Instruction, instruction: Instruction) -> np.ndarray:

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from cores.arch.error_codes import ErrorCode
+from cores.arch.error_codes import ErrorCode, LimitCode
 from cores.arch.instruction import Instruction
 from cores.arch.isa import CHAIN, SECOND_STAGES, Opcode, Queue, WordForm
 from cores.arch.numerics import FACTOR_BITS, MAX_SHIFT, MIN_SHIFT, PARAMETER_BYTES
@@ -222,15 +222,18 @@ def _keep_rows(machine: Machine, index: int, geometry: Instruction, first: int, 
 
 
 def _write_rows(machine: Machine, index: int, geometry: Instruction, first: int, values: np.ndarray) -> None:
-    """Write a block's rows (rows, cols, tn), stopping before the first that is outside the writable region."""
+    """Write a block's rows (rows, cols, tn), up to the first that is outside the writable part or the limits."""
     cols = values.shape[1]
     starts = first + np.arange(geometry["rows"]) * geometry["row_pitch"]
-    bad = (starts < machine.write_start) | (starts + cols > len(machine.memory))
+    outside = (starts < machine.write_start) | (starts + cols > len(machine.memory))
+    bad = outside | (starts < machine.reach.start) | (starts + cols > machine.reach.stop)
     good = int(np.argmax(bad)) if bad.any() else len(starts)
     beats = starts[:good, None] + np.arange(cols)
     if machine.strict:
         machine.hazards.store_writes(index, beats)
     machine.write(index, beats, values[:good])
+    if good < len(starts) and not outside[good]:
+        machine.check_reach(LimitCode.STORE_LIMIT, index, starts[good:], cols)
     if good < len(starts):
         raise MachineError(ErrorCode.WRITE_RANGE, index,
                            f"writes beats {starts[good]}..{starts[good] + cols - 1}, outside "

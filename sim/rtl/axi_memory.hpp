@@ -52,6 +52,12 @@ struct Fault {
     uint8_t response;
 };
 
+// Bytes first to last, that reads or writes may ask for.
+struct Window {
+    bool write;
+    uint64_t first, last;
+};
+
 struct BusSettings {
     unsigned latency = 40;      // cycles from an accepted address (write: last beat) to the first possible answer
     double bandwidth = 1.0;     // beats a cycle, of each direction
@@ -94,6 +100,7 @@ public:
     BusCounts counts;
     std::vector<Region> regions;
     std::vector<Fault> faults;
+    std::vector<Window> windows;     // none: every address may be offered
     std::string failure;         // first broken rule of the protocol
     Random random;
 
@@ -161,6 +168,8 @@ public:
         check_stable(cycle, "AR", ar, last_ar_);
         check_stable(cycle, "AW", aw, last_aw_);
         check_stable(cycle, "W", w, last_w_);
+        check_windows(cycle, "AR", ar, false);
+        check_windows(cycle, "AW", aw, true);
         if (ar.valid && arready) accept_read(cycle, ar);
         if (rvalid && rready) {
             ++counts.read_beats;
@@ -251,6 +260,18 @@ private:
         if (beat.id != 0) fail(cycle, name + " id is not 0");
         if (beat.address % BeatBytes) fail(cycle, name + " address is not a multiple of a beat");
         if (beat.address / kBoundary != (beat.address + bytes - 1) / kBoundary) fail(cycle, name + " burst crosses 4 KiB");
+    }
+
+    // Also of what is offered and not taken yet.
+    void check_windows(uint64_t cycle, const char* channel, const AddressBeat& beat, bool write) {
+        if (windows.empty() || !beat.valid) return;
+        const uint64_t last = beat.address + uint64_t(beat.length + 1) * BeatBytes - 1;
+        for (const Window& window : windows)
+            if (window.write == write && window.first <= beat.address && beat.address <= last && last <= window.last) return;
+        char text[80];
+        std::snprintf(text, sizeof text, "%s burst at 0x%llx leaves the windows", channel,
+                      static_cast<unsigned long long>(beat.address));
+        fail(cycle, text);
     }
 
     const Region* find(uint64_t address, uint64_t bytes) const {

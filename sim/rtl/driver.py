@@ -1,6 +1,6 @@
 """The driver's registers for simulations, which speak of errors as the simulators do."""
 
-from cores.arch.error_codes import ErrorCode
+from cores.arch.error_codes import error_code
 from cores.arch.registers import Status
 from cores.config import NpuConfig
 from cores.device import driver_machine
@@ -35,7 +35,7 @@ class Driver:
         counters = self.counters()
         code, index = self.registers.finish()
         if code:
-            raise MachineError(ErrorCode(code), index)
+            raise MachineError(error_code(code), index)
         return counters
 
     def counters(self) -> dict[str, int]:

@@ -280,6 +280,11 @@ void npu_add_fault(Machine* machine, int write, int64_t burst, uint64_t low, uin
     machine->memory.faults.push_back({write != 0, burst, low, high, static_cast<uint8_t>(response)});
 }
 
+void npu_clear_windows(Machine* machine) { machine->memory.windows.clear(); }
+void npu_add_window(Machine* machine, int write, uint64_t first, uint64_t last) {
+    machine->memory.windows.push_back({write != 0, first, last});
+}
+
 int64_t npu_access(Machine* machine, int write, unsigned address, uint32_t value) {
     return machine->access_register(write != 0, address, value);
 }

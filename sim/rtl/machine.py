@@ -2,7 +2,7 @@
 
 import ctypes
 import os
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import asdict, dataclass, fields
 from enum import IntEnum
 from pathlib import Path
@@ -177,6 +177,8 @@ def _load(path: Path) -> ctypes.CDLL:
         "npu_add_region": (None, pointer, c.c_uint64, c.c_uint64, u8, c.c_uint64),
         "npu_clear_faults": (None, pointer),
         "npu_add_fault": (None, pointer, c.c_int, c.c_int64, c.c_uint64, c.c_uint64, c.c_int),
+        "npu_clear_windows": (None, pointer),
+        "npu_add_window": (None, pointer, c.c_int, c.c_uint64, c.c_uint64),
         "npu_access": (c.c_int64, pointer, c.c_int, c.c_uint, c.c_uint32),
         "npu_trace": (None, pointer, c.c_uint64, u32, i64, i64),
         "npu_run": (c.c_int, pointer, c.c_uint64),
@@ -266,6 +268,16 @@ class RtlMachine:
         for fault in faults:
             burst = -1 if fault.burst is None else fault.burst
             self._library.npu_add_fault(self._handle, fault.write, burst, fault.low, fault.high, int(fault.response))
+
+    def set_windows(self, *, read: Collection[tuple[int, int]] = (), write: Collection[tuple[int, int]] = ()) -> None:
+        """First and last byte of all memory that bursts may ask for, in place of all before; none: all of it may be.
+
+        A burst that is offered, taken or not, and is not inside of one of them breaks a rule (`ProtocolError`).
+        """
+        self._library.npu_clear_windows(self._handle)
+        for is_write, windows in enumerate((read, write)):
+            for first, last in windows:
+                self._library.npu_add_window(self._handle, is_write, first, last)
 
     # -- registers (RegisterPort of driver.py) ----------------------------------------------------------------------
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from cores.arch.error_codes import ErrorCode
 from cores.arch.isa import INSTRUCTION_BYTES
-from cores.arch.registers import Status
+from cores.arch.registers import BASE_ALIGNMENT, Status
 from sim.errors import MachineError
 from sim.timing.dram import PROGRAM_BASE, data_base
 
@@ -68,6 +68,7 @@ def run_program(machine: RtlMachine, code: bytes, image: np.ndarray, *, write_st
     driver.start(Job(
         program=PROGRAM_BASE, instructions=instructions, data=base, data_beats=image.size // config.beat_bytes,
         write_start=write_start, timeout=timeout, stream_shift=stream_shift,
+        region=(PROGRAM_BASE, base + -(-image.size // BASE_ALIGNMENT) * BASE_ALIGNMENT - 1),
     ))
     cycles = 0
     while machine.run(min(_SLICE, limit - cycles)) is not RunStatus.INTERRUPT:

@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from cores.config import FEATURES, NpuConfig
+from cores.config import COMPUTING_FEATURES, NpuConfig
 from cores.npu import Npu
 from tests.bench import LANGUAGES, run_bench, verilog_of
 from tests.cores.npu_on_ports import NpuOnPorts
@@ -68,6 +68,6 @@ def test_machine_in_four_states(verilog, language):
 
 @pytest.mark.full
 def test_all_units_in_four_states(seed):
-    config = dataclasses.replace(SMALL, **SMALL.feature_fields(FEATURES))
+    config = dataclasses.replace(SMALL, **SMALL.feature_fields(COMPUTING_FEATURES))
     forgetful = forget_contents(verilog_of(Npu(config)), seed)
     bench(config, watch_unknowns(forgetful), watched=True, simulator="icarus", testcase="compiled_layers_run")

@@ -41,6 +41,8 @@ class Unit:
     lanes: Mapping[int, Mapping[str, int]] = field(default_factory=dict)
     #: Component of the machine -> what its area grows with by this unit.
     area: Mapping[str, AreaTerms] = field(default_factory=dict)
+    #: Whether layers can use it. Others are no part of ``--features all``, and no search tries them.
+    computes: bool = True
     #: Whether the importer makes other layers where the machine has it, so that the processor is left less.
     imports: bool = False
 
