@@ -54,6 +54,7 @@ static void images(npugen_device *device, const npugen_image *image) {
 }
 
 static void runs(npugen_device *device, const npugen_image *image) {
+    static int8_t values[1024];
     npugen_program program, other;
     const npugen_backend backend = device->backend;
     expect(npugen_load(device, &program, image, 2), NPUGEN_OK, "loading");
@@ -64,6 +65,9 @@ static void runs(npugen_device *device, const npugen_image *image) {
     expect(npugen_start(device, &program, 2), NPUGEN_ARGUMENT, "a slot that there is not");
     expect(npugen_start(device, &program, 0), NPUGEN_OK, "starting");
     expect(npugen_start(device, &program, 1), NPUGEN_BUSY, "starting while one runs");
+    expect(npugen_input(device, &program, 0, 0, values), NPUGEN_BUSY, "an input of what runs");
+    expect(npugen_output(device, &program, 0, 0, values), NPUGEN_BUSY, "an output of what runs");
+    expect(npugen_input(device, &program, 1, 0, values), NPUGEN_OK, "an input of what does not");
     expect(npugen_wait(device, 0), NPUGEN_TIMEOUT, "no time");
     expect(npugen_unload(device, &other), NPUGEN_OK, "unloading what does not run");
     expect(npugen_wait(device, 1000000), NPUGEN_OK, "waiting");
