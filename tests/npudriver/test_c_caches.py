@@ -15,11 +15,11 @@ from .small import CONFIG, program, workload
 _SYNC = "device->backend.{0}(device->backend.context, {1})"
 _DROP = "status = " + _SYNC.format("to_host", "region, begin, tensor_bytes(tensor)")
 _CHECK = ";\n    if (status != NPUGEN_OK) return status;\n    "
-_PLACE = _SYNC.format("to_device", "buffer, 0, size")
+_PLACE = _SYNC.format("to_device", "buffer, 0, buffer->size")
 #: Step -> its text in npugen.c, and what stands there without it.
 _STEPS = {
-    "program and constants are cleaned": (_PLACE, "NPUGEN_OK"),
-    "all of the region is cleaned": (_PLACE, _PLACE.replace("size", "data_size")),
+    "program and constants are cleaned": (_PLACE, "((void)device, NPUGEN_OK)"),
+    "all of the region is cleaned": (_PLACE, _PLACE.replace("buffer->size", "size")),
     "inputs are invalidated before they are written": (_DROP + _CHECK + "memset", "status = NPUGEN_OK" + _CHECK
                                                        + "memset"),
     "inputs are cleaned": ("return " + _SYNC.format("to_device", "region, begin, tensor_bytes(tensor)"),
