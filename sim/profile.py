@@ -60,9 +60,12 @@ class Program(Protocol):
 class Record(Protocol):
     """When instructions ended and what engines did: a `sim.cycles.Timing` or the trace of `sim.rtl`.
 
-    ``last``: (engine, instruction), the last cycle with it in hand; ``counts``: (engine, state, instruction), cycles.
+    ``first``, ``last``: (engine, instruction), the first and last cycle with it in hand; ``counts``: (engine, state,
+    instruction), cycles.
     """
 
+    @property
+    def first(self) -> np.ndarray: ...
     @property
     def last(self) -> np.ndarray: ...
     @property

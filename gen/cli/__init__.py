@@ -24,6 +24,7 @@ COMMANDS = {
     "run": "run a model or a program on the reference, a simulator, the Verilog or a board",
     "deploy": "pack a model with the driver and an example for a board",
     "profile": "cycles, utilisation and stalls of each layer",
+    "report": "a page to look at: graph, timeline, roofline, memory, and where the cycles go",
     "explore": "search machines for models: cycles against area, and the best trade-offs",
     "battery": "inferences of a stochastic network from one battery, by levels of voltage and frequency",
     "disasm": "list the instructions of a program",

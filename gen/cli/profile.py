@@ -21,6 +21,7 @@ from gen.files.write import require_writable, write_file
 
 if TYPE_CHECKING:
     from gen.run.application import Application
+    from gen.run.report import Measured
 
 #: Of the parts of a bar after the useful one, which is coloured by its share.
 _COLOURS = {"idle_pixels": "plum", "idle_lanes": "lightsteelblue", "wait_weights": "tab:blue",
@@ -96,9 +97,16 @@ def run(arguments: argparse.Namespace) -> None:
 
 def measure(application: "Application", target: str, clock: Clock, memory: Board | None) -> dict[str, Any]:
     """The profile as ``--json`` prints it; ``memory``: None for an ideal one."""
+    from gen.run.report import profile_of
+
+    return profile_of(records(application, target, clock, memory), clock)
+
+
+def records(application: "Application", target: str, clock: Clock, memory: Board | None) -> "list[Measured]":
+    """What happens when in each segment of the accelerator, by the time model or on the Verilog."""
     from gen.run.inputs import zero_samples
     from gen.run.memory import bus_of
-    from gen.run.report import Measured, profile_of
+    from gen.run.report import Measured
     from gen.run.runner import run_model
     from sim import cycles
     from sim.rtl.machine import RtlMachine
@@ -112,8 +120,8 @@ def measure(application: "Application", target: str, clock: Clock, memory: Board
                 remark(name)
                 program = workload.program
                 timings.append(cycles.estimate(program.config, program.code, dram=bus.dram))
-        return profile_of([Measured(program, timing, timing.cycles)
-                           for program, timing in zip(programs, timings, strict=True)], clock)
+        return [Measured(program, timing, timing.cycles)
+                for program, timing in zip(programs, timings, strict=True)]
     with status("building the simulation"):
         machine = RtlMachine(programs[0].config, bus=bus)
     with machine, status("simulating") as remark:
@@ -121,8 +129,8 @@ def measure(application: "Application", target: str, clock: Clock, memory: Board
         samples = zero_samples(application.inputs)
         result = run_model(application, samples, "rtl", machine=machine,
                            progress=lambda _, present: remark(present))
-    return profile_of([Measured(program, rtl.trace, rtl.cycles)
-                       for program, rtl in zip(programs, result.inferences[0].rtl, strict=True)], clock)
+    return [Measured(program, rtl.trace, rtl.cycles)
+            for program, rtl in zip(programs, result.inferences[0].rtl, strict=True)]
 
 
 def _processor(application: "Application") -> dict[str, Any] | None:

@@ -1,0 +1,113 @@
+"""``gen report``"""
+
+import argparse
+import json
+import shlex
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from gen.cli.calibration import add_calibration_options
+from gen.cli.common import add_json_option, messages, print_json, refuse_to_replace, status
+from gen.cli.compile import add_compiler_options
+from gen.cli.errors import UsageError
+from gen.cli.machine import add_machine_options, chosen_board, open_given
+from gen.cli.memory import add_memory_option, chosen_memory
+from gen.cli.profile import megahertz, records
+from gen.files.read import require_file
+from gen.files.write import require_writable, write_file
+
+if TYPE_CHECKING:
+    from gen.report.document import Report
+
+#: Reports beside each other on a page.
+_MOST = 2
+
+EXAMPLE = """example:
+  %(prog)s examples/digits/digits_int8.onnx -o build/report.html"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.description = ("Write a page to look at, of one file that needs no network: where a model runs and what "
+                          "that costs. Two models or programs are drawn beside each other; two machines by programs "
+                          "that were compiled for them, or by reports that --json printed.")
+    parser.add_argument("models", type=Path, nargs="+", metavar="MODEL.onnx|PROGRAM|REPORT.json")
+    parser.add_argument("--target", choices=("cycles", "rtl"), default="cycles",
+                        help="the time model, or the Verilog (default cycles)")
+    parser.add_argument("-o", "--output", type=Path, metavar="FILE", help="the page (default build/report.html)")
+    parser.add_argument("--trace", type=Path, metavar="FILE", help="write the timeline as JSON for Perfetto, too")
+    parser.add_argument("--clock", type=megahertz, metavar="MHZ",
+                        help="to reckon with (default: as for `profile`)")
+    parser.add_argument("--input", type=Path, metavar="FILE",
+                        help="samples for the noise of each layer, as for `run` (default: random ones)")
+    add_memory_option(parser)
+    add_compiler_options(parser)
+    add_calibration_options(parser)
+    add_machine_options(parser)
+    add_json_option(parser)
+
+
+def run(arguments: argparse.Namespace) -> None:
+    if len(arguments.models) > _MOST:
+        raise UsageError(f"{len(arguments.models)} models: a page has at most {_MOST} beside each other")
+    output = arguments.output or (None if arguments.json else Path("build/report.html"))
+    for path in (output, arguments.trace):
+        if path is not None:
+            refuse_to_replace(path, *arguments.models)
+            require_writable(path)
+    if len(arguments.models) > 1 and arguments.trace:
+        raise UsageError("--trace is of one model", code="option-conflict")
+    from gen.report.page import page_of
+    from gen.report.trace import trace_of
+
+    reports = [_report(arguments, path) for path in arguments.models]
+    if output is not None:
+        write_file(output, page_of(reports))
+        messages.print(f"{output}: open it in a browser", soft_wrap=True)
+    if arguments.trace:
+        write_file(arguments.trace, json.dumps(trace_of(reports[0])))
+        messages.print(f"{arguments.trace}: open it at https://ui.perfetto.dev", soft_wrap=True)
+    if arguments.json:
+        from dataclasses import asdict
+
+        print_json(asdict(reports[0]) if len(reports) == 1 else [asdict(report) for report in reports])
+
+
+def _report(arguments: argparse.Namespace, path: Path) -> "Report":
+    if path.suffix == ".json":
+        from gen.report.read import read_report
+
+        require_file(path)
+        return read_report(path)
+    from boards.clock import Clock
+    from boards.registry import get_board
+    from gen.hw.clock import clock_of
+    from gen.report.make import Subject, report_of
+    from gen.report.noise import noise_of
+
+    memory = chosen_memory(arguments)
+    application = open_given(arguments, path)
+    with status(f"compiling {path.name}") as remark:
+        program, *_ = application.programs(remark)
+    board = get_board(program.board or chosen_board(arguments).name)
+    clock = Clock(arguments.clock, "given") if arguments.clock else clock_of(board, program.config)
+    measured = records(application, arguments.target, clock, memory)
+    seconds: list[float] = []
+    if len(application.segments) > len(measured):
+        from gen.run.host_time import host_seconds
+
+        with status("the processor's part") as remark:
+            seconds = host_seconds(application, remark)
+    with status("noise of each layer"):
+        noise, words = noise_of(application, arguments.input)
+    with status("putting the report together"):
+        return report_of(Subject(
+            application=application, path=path, measured=measured, host_seconds=seconds, target=arguments.target,
+            board=board, clock=clock, memory=memory, command=_command(arguments), noise=noise, noise_words=words,
+            host={} if application.partition is None else dict(application.partition.host)))
+
+
+def _command(arguments: argparse.Namespace) -> str:
+    """As it was called, in words of a shell."""
+    import sys
+
+    return shlex.join(["python", "-m", "gen", *sys.argv[1:]])

@@ -1,0 +1,187 @@
+"""The report of a model on a machine."""
+
+import hashlib
+import platform
+import subprocess
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+from boards.board import Board
+from boards.clock import Clock
+from gen.hw.remembered import synthesis_of
+from gen.report.document import (
+    FORMAT,
+    Area,
+    Layer,
+    Machine,
+    MemoryMap,
+    Noise,
+    Repeat,
+    Report,
+    Roofline,
+    Span,
+    Way,
+)
+from gen.report.drawing import graph_of
+from gen.report.timeline import timeline_of
+from gen.report.ways import reason_of, ways_of
+from gen.run.application import Application
+from gen.run.report import Measured, profile_of
+from gen.run.workload import Workload
+from npudriver.files import read_file
+
+__all__ = ["Subject", "report_of"]
+
+_CAUSES = {"idle_pixels": "idle pixel lanes", "idle_lanes": "idle channel lanes", "wait_weights": "weights",
+           "wait_load": "activations to be loaded", "wait_store": "results to be stored",
+           "short_steps": "steps shorter than the pipeline", "setup": "setup between instructions",
+           "idle": "the program's start and end"}
+#: Share of a total from which a finding is worth a line.
+_WORTH = 0.1
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Subject:
+    """What a report is of. ``measured``: of the segments of the accelerator; ``host_seconds``: of the processor's;
+    ``target``: what measured them; ``memory``: None for an ideal one."""
+
+    application: Application
+    path: Path
+    measured: Sequence[Measured]
+    host_seconds: Sequence[float]
+    target: str
+    board: Board
+    clock: Clock
+    memory: Board | None
+    command: str
+    noise: Sequence[Noise] = ()
+    noise_words: str = ""
+    host: Mapping[str, str] = field(default_factory=dict)
+
+
+def report_of(subject: Subject) -> Report:
+    """The whole document. Raises CompileError for what cannot be compiled."""
+    profile = profile_of(subject.measured, subject.clock)
+    layers = _layers(subject.application, profile["layers"])
+    nodes, edges = graph_of(subject.application)
+    records, seconds = iter(subject.measured), iter(subject.host_seconds)
+    parts = [next(records) if isinstance(segment, Workload) else next(seconds)
+             for segment in subject.application.segments]
+    return Report(
+        format=FORMAT, name=subject.application.name, measured=subject.target,
+        memory=subject.memory.name if subject.memory else "", findings=_findings(subject, profile["total"], layers),
+        machine=_machine(subject), total=profile["total"], layers=layers, nodes=nodes, edges=edges,
+        timeline=timeline_of(parts, subject.clock.mhz), roofline=_roofline(subject),
+        memory_maps=[_memory_map(number, segment) for number, segment in enumerate(subject.application.segments)
+                     if isinstance(segment, Workload)],
+        noise=list(subject.noise), noise_words=subject.noise_words, host=dict(subject.host), repeat=_repeat(subject))
+
+
+def _layers(application: Application, timings: Sequence[dict[str, Any]]) -> list[Layer]:
+    found = []
+    timing = iter(timings)
+    for number, segment in enumerate(application.segments):
+        if not isinstance(segment, Workload):
+            continue
+        ways = ways_of(segment)
+        by_output = {layer.output: layer for layer in segment.graph.layers}
+        for info in segment.program.layers:
+            layer = by_output.get(info.output)
+            own: list[Way] = ways.get(info.output, [])
+            found.append(Layer(
+                segment=number, nodes=list(layer.onnx_nodes) if layer else [],
+                reads=list(layer.reads) if layer else [info.input], output=info.output,
+                shape=list(segment.graph.tensors[info.output].shape), why=reason_of(info.mode, own), ways=own,
+                **next(timing)))
+    return found
+
+
+def _findings(subject: Subject, total: Mapping[str, Any], layers: Sequence[Layer]) -> list[str]:
+    cycles = max(1, total["cycles"])
+    found = [_where(subject)]
+    most = max(layers, key=lambda layer: layer.cycles)
+    found.append(f"{most.name} costs most: {100 * most.cycles / cycles:.0f} % of the cycles, "
+                 f"{100 * most.utilisation:.0f} % of its multipliers in use{_lost(most)}.")
+    lost = {name: total[name] for name in ("idle_pixels", "idle_lanes")} | total["stalls"]
+    for cause, spent in sorted(lost.items(), key=lambda item: -item[1])[:2]:
+        if spent >= _WORTH * cycles:
+            found.append(f"{100 * spent / cycles:.0f} % of all cycles go to {_CAUSES[cause]}.")
+    return found
+
+
+def _lost(layer: Layer) -> str:
+    lost = {"idle_pixels": layer.idle_pixels, "idle_lanes": layer.idle_lanes, **layer.stalls}
+    cause, spent = max(lost.items(), key=lambda item: item[1])
+    return f"; most of the rest goes to {_CAUSES[cause]}" if spent >= _WORTH * layer.cycles else ""
+
+
+def _where(subject: Subject) -> str:
+    count = len(subject.host_seconds)
+    if not count:
+        return "All of the model runs on the accelerator."
+    return (f"The processor runs {count} part{'s' if count > 1 else ''} of the model: "
+            f"{1000 * sum(subject.host_seconds):.2f} ms on the computer that made this report, of random values; a "
+            "board's processor may take many times as long.")
+
+
+def _machine(subject: Subject) -> Machine:
+    config, board = subject.measured[0].program.config, subject.board
+    found = synthesis_of(board, config)
+    totals = found.totals if found else {}
+    words = ("estimated by Yosys's synthesis" if found else
+             f"not known: `gen build --board {board.name} --synth` finds it and remembers it")
+    return Machine(
+        board=board.name, board_title=board.title, part=board.part, macs=config.macs, features=list(config.features),
+        beat_bytes=config.beat_bytes, digest=config.digest, config=config.to_dict(), clock_mhz=subject.clock.mhz,
+        clock=subject.clock.basis, area_known=words,
+        area=[Area(resource=name, used=totals.get(name), available=count) for name, count in board.resources.items()])
+
+
+def _roofline(subject: Subject) -> Roofline:
+    config, board = subject.measured[0].program.config, subject.board
+    port = sum(config.beat_bytes / board.port_cycles(config.beat_bits, write=write) for write in (False, True))
+    return Roofline(macs=config.macs, bytes_of_port=port,
+                    bytes_of_memory=board.memory.sustained / (subject.clock.mhz * 1e6))
+
+
+def _memory_map(number: int, segment: Workload) -> MemoryMap:
+    program, graph = segment.program, segment.graph
+    beat = program.config.beat_bytes
+    by_output = {layer.output: layer for layer in graph.layers}
+    writes = {info.output: at for at, info in enumerate(program.layers)}
+    last: dict[str, int] = dict.fromkeys(program.outputs.values(), len(program.layers))
+    for at, info in enumerate(program.layers):
+        layer = by_output.get(info.output)
+        for name in (*(layer.reads if layer else ()), info.input):
+            last[name] = max(last.get(name, -1), at)
+    spans = [Span(name=name, offset=place.offset * beat, size=place.beats(beat) * beat, first=writes.get(name, -1),
+                  last=max(last.get(name, -1), writes.get(name, -1)))
+             for name, place in program.tensors.items()]
+    kept = [info.output for info in program.layers if info.output not in program.tensors]
+    return MemoryMap(segment=number, size=program.data_beats * beat, constants=len(program.constants),
+                     tensors=spans, kept=kept)
+
+
+def _repeat(subject: Subject) -> Repeat:
+    try:
+        version = metadata.version("npugen")
+    except metadata.PackageNotFoundError:
+        version = "not installed"
+    return Repeat(command=subject.command, version=version, commit=_commit(), python=platform.python_version(),
+                  model_sha256=hashlib.sha256(read_file(subject.path)).hexdigest())
+
+
+def _commit() -> str:
+    """Of our sources, "" where they are in no checkout; with "and changes" where they are not as committed."""
+    folder = Path(__file__).parents[2]
+    if not (folder / ".git").exists():
+        return ""
+    try:
+        asked = subprocess.run(["git", "describe", "--always", "--dirty= and changes"], cwd=folder, capture_output=True,
+                               text=True, timeout=10)
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    return asked.stdout.strip() if asked.returncode == 0 else ""

@@ -1,0 +1,232 @@
+"""Reports: the document against the profile, the trace, and the page in a browser."""
+
+import json
+import re
+import shutil
+import subprocess
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+import pytest
+
+from cores.arch.registers import ENGINE_STATES
+from gen.cli import main
+from gen.report.columns import pack, unpack
+from gen.report.document import Report
+from gen.report.page import page_of
+from gen.report.read import read_report
+from gen.report.trace import trace_of
+from tests import ROOT
+from tests.gen.cli.calls import error_line
+from tests.gen.qdq import Builder
+
+LIBRARY = ROOT / "gen" / "report" / "vendor" / "echarts.min.js"
+#: Those of engines' states that the parts of a profile are made of.
+_AT_WORK, _SETTING_UP = ("useful", "idle_pixels", "idle_lanes"), ("wait_weights", "short_steps", "setup")
+
+
+@pytest.fixture(autouse=True)
+def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.chdir(tmp_path)
+
+
+@pytest.fixture
+def model(digits: Path) -> str:
+    return str(digits / "digits_int8.onnx")
+
+
+@pytest.fixture
+def partly(rng: np.random.Generator) -> str:
+    """A model of two parts on the accelerator and what lies between and after them on the processor."""
+    b = Builder(rng)
+    x = b.requantize(b.input("N", 4, 6, 6, number=np.float32), zero_point=0)
+    x = b.node("Conv", x, b.weights(4, 4, 3, 3), pads=[1, 1, 1, 1])
+    x = b.requantize(b.node("Erf", b.requantize(x, zero_point=0)), zero_point=0)
+    b.output(b.node("Sigmoid", b.node("Conv", x, b.weights(4, 4, 3, 3), pads=[1, 1, 1, 1])), np.float32)
+    return str(b.save(Path()))
+
+
+def report(capsys: pytest.CaptureFixture, *argv: str) -> Report:
+    """As --json prints it, read by its types: each field is there."""
+    assert main(["report", *argv, "--json"]) == 0
+    return msgspec.json.decode(capsys.readouterr().out.encode(), type=Report)
+
+
+def profile(capsys: pytest.CaptureFixture, *argv: str) -> dict[str, Any]:
+    assert main(["profile", *argv, "--json"]) == 0
+    return json.loads(capsys.readouterr().out)
+
+
+def require_same_cycles(found: Report, expected: dict[str, Any]) -> None:
+    """The timeline gives each layer the cycles of the profile, and each cause too."""
+    assert found.total == expected["total"]
+    line = found.timeline
+    owner, start, length = (unpack(column) for column in (line.owner, line.owner_start, line.owner_length))
+    for number, layer in enumerate(expected["layers"]):
+        assert layer.items() <= asdict(found.layers[number]).items()
+        assert int(length[owner == number].sum()) == layer["cycles"]
+    # Without gaps, from START to END of each segment.
+    ends = start + length
+    for segment in line.segments:
+        own = (start >= segment.start) & (ends <= segment.start + segment.length)
+        assert start[own][0] == segment.start and ends[own][-1] == segment.start + segment.length
+        assert (start[own][1:] == ends[own][:-1]).all()
+    assert sum(segment.length for segment in line.segments) == expected["total"]["cycles"]
+    assert line.cycles == expected["total"]["cycles"] + sum(span.length for span in line.host)
+    engine = line.engines["compute"]
+    whose = unpack(line.layer)[unpack(engine.index)]
+    spent = {state: unpack(column) for state, column in engine.states.items()}
+    for number, layer in enumerate(expected["layers"]):
+        own = {state: int(column[whose == number].sum()) for state, column in spent.items()}
+        assert own["busy"] == sum(layer[part] for part in _AT_WORK)
+        assert own["setup"] + own["wait_weights"] >= sum(layer["stalls"][cause] for cause in _SETTING_UP)
+        assert own["wait_load"] >= layer["stalls"]["wait_load"]
+
+
+def require_whole(found: Report) -> None:
+    line = found.timeline
+    opcode, layer = unpack(line.opcode), unpack(line.layer)
+    assert len(opcode) == len(layer) and opcode.max() < len(line.opcodes) and layer.max() < len(found.layers)
+    for name, engine in line.engines.items():
+        columns = [unpack(column) for column in (engine.index, engine.start, engine.length, *engine.states.values())]
+        assert len({len(column) for column in columns}) == 1 and len(columns[0])
+        assert tuple(engine.states) == ENGINE_STATES[name][1:]
+        assert (columns[2] > 0).all() and (sum(columns[3:]) <= columns[2]).all()
+    drawn = [node.layer for node in found.nodes if node.kind == "layer"]
+    assert drawn == list(range(len(found.layers)))
+    assert all(found.nodes[edge.source].rank < found.nodes[edge.target].rank for edge in found.edges)
+    reached = {edge.target for edge in found.edges}
+    assert all(number in reached for number, node in enumerate(found.nodes) if node.kind != "input")
+    assert all(node.column >= 0 for node in found.nodes)
+    for memory in found.memory_maps:
+        for a in memory.tensors:
+            assert 0 <= a.offset and a.offset + a.size <= memory.size and a.first <= a.last
+    assert found.findings and found.repeat.model_sha256
+
+
+def test_of_the_digits(model: str, capsys: pytest.CaptureFixture):
+    machine = ("--macs", "64", "--memory", "ecp5")
+    found = report(capsys, model, *machine)
+    require_same_cycles(found, profile(capsys, model, *machine))
+    require_whole(found)
+    assert len(found.noise) == len(found.layers)
+    # int8 results: 20 to 60 dB, less noise than the last layers'.
+    assert all(one.sqnr_db is not None and 15 < one.sqnr_db < 60 for one in found.noise)
+    beats = unpack(found.timeline.bus.read).sum() + unpack(found.timeline.bus.write).sum()
+    bytes_moved = beats / 1000 * found.machine.beat_bytes
+    assert bytes_moved == pytest.approx(found.total["dram_bytes"], rel=0.1)     # instructions are not in it
+
+
+def test_of_resnet8(models: Path, capsys: pytest.CaptureFixture):
+    path = str(models / "mlperf_resnet8_int8.onnx")
+    found = report(capsys, path)
+    require_same_cycles(found, profile(capsys, path))
+    require_whole(found)
+    assert len(found.noise) == len(found.layers)
+
+
+def test_of_streams(digits: Path, capsys: pytest.CaptureFixture):
+    model = "symmetric.onnx"
+    assert main(["quantize", str(digits / "digits_float.onnx"), "--symmetric", "-o", model, "--calibrate",
+                 str(digits / "digits_test.npz")]) == 0
+    capsys.readouterr()
+    options = ("--macs", "64", "--features", "stochastic", "--stochastic", "64")
+    found = report(capsys, model, *options)
+    require_same_cycles(found, profile(capsys, model, *options))
+    require_whole(found)
+    assert "stochastic" in {layer.mode for layer in found.layers}
+
+
+def test_of_a_model_with_parts_on_the_processor(partly: str, capsys: pytest.CaptureFixture):
+    found = report(capsys, partly, "--macs", "16")
+    expected = profile(capsys, partly, "--macs", "16")
+    require_same_cycles(found, expected)
+    require_whole(found)
+    assert len(found.timeline.host) == expected["host"]["segments"] > 0
+    assert found.host and not found.noise and "processor" in found.noise_words
+    assert [node.layer for node in found.nodes if node.kind == "host"] == list(range(len(found.timeline.host)))
+
+
+def test_trace_and_page(model: str, capsys: pytest.CaptureFixture):
+    assert main(["report", model, "--macs", "64", "--clock", "100", "-o", "page.html", "--trace", "trace.json",
+                 "--json"]) == 0
+    text = capsys.readouterr().out
+    Path("report.json").write_text(text)
+    found = read_report(Path("report.json"))
+    trace = json.loads(Path("trace.json").read_text())
+    assert trace == trace_of(found)
+    spans = [event for event in trace["traceEvents"] if event["ph"] == "X"]
+    assert sum(event["args"]["cycles"] for event in spans if event["tid"] == 1) == found.total["cycles"]
+    assert all(event["ts"] * 100 == pytest.approx(event["args"]["cycle"]) for event in spans)
+    # Nothing is asked of a network: nothing that has an address, beside what the library says of itself.
+    page = Path("page.html").read_text().replace(LIBRARY.read_text(), "")
+    assert len(page) < 500_000 and not re.search(r"<(?:script|link|img)[^>]+(?:src|href)=\"(?!data:)", page)
+    assert main(["report", "report.json", model, "--macs", "16"]) == 0
+    page = Path("build/report.html").read_text()
+    (data,) = re.findall(r'<script type="application/json" id="data">(.*?)</script>', page, re.DOTALL)
+    assert [one["machine"]["macs"] for one in json.loads(data)] == [64, 16]
+
+
+def test_names_do_not_end_a_script(model: str, capsys: pytest.CaptureFixture):
+    found = report(capsys, model, "--macs", "16")
+    object.__setattr__(found, "name", "</script><!--/*script*/")
+    page = page_of([found])
+    assert page.count("</script>") == 4 and "\\u003c/script>\\u003c!--/*script*/" in page
+
+
+def test_columns():
+    for values in ([], [0], [64, 127, 128, 8191, 8192, -64, -65], [5, 3, -7, (1 << 31) - 1, -(1 << 31)]):
+        assert unpack(pack(values)).tolist() == values
+    with pytest.raises(ValueError):
+        pack([1 << 31])
+
+
+def test_what_is_no_report(model: str, capsys: pytest.CaptureFixture):
+    Path("x.json").write_text("{}")
+    assert "x.json: no report" in error_line(capsys, 1, "report", "x.json")
+    assert "at most 2" in error_line(capsys, 2, "report", model, model, model)
+    assert "--trace is of one model" in error_line(capsys, 2, "report", model, model, "--trace", "t")
+
+
+#: Put at a page's end: every control takes the focus and can be used; what that comes to is in the title.
+_USE = """<script>
+const wrong = [];
+addEventListener("error", event => wrong.push(event.message));
+addEventListener("unhandledrejection", event => wrong.push(String(event.reason)));
+setTimeout(() => {
+  if (document.body.dataset.ready !== "yes") wrong.push("not drawn");
+  const controls = [...document.querySelectorAll("button, select, input, summary, [tabindex]")];
+  for (const one of controls) {
+    if (!one.isConnected) continue;     // a table that was sorted has new ones
+    one.focus();
+    if (document.activeElement !== one || one.tabIndex < 0) wrong.push("no focus: " + one.outerHTML.slice(0, 80));
+    if (one.tagName === "BUTTON") one.click();
+    for (const key of ["ArrowLeft", "ArrowRight", "+", "-", "0"])
+      one.dispatchEvent(new KeyboardEvent("keydown", {key}));
+  }
+  document.title = "used " + controls.length + ", canvases " + document.querySelectorAll("canvas").length + ": "
+    + (wrong.join("; ") || "fine");
+});
+</script></body></html>"""
+
+
+@pytest.mark.slow
+def test_in_a_browser(model: str, partly: str, tmp_path: Path):
+    """No error is said, and every control can be reached and used by the keyboard."""
+    browser = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+    if browser is None:
+        pytest.skip("needs Chromium (apt install chromium)")
+    assert main(["report", model, partly, "--macs", "16", "-o", "page.html"]) == 0
+    page = tmp_path / "page.html"
+    page.write_text(page.read_text().removesuffix("</body>\n</html>\n") + _USE)
+    done = subprocess.run(
+        [browser, "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
+         "--disable-background-networking", "--disable-component-update", "--disable-sync", "--enable-logging=stderr",
+         "--virtual-time-budget=20000", f"--user-data-dir={tmp_path / 'profile'}", "--dump-dom", page.as_uri()],
+        capture_output=True, text=True, timeout=120)
+    (title,) = re.findall("<title>(.*?)</title>", done.stdout)
+    assert re.fullmatch(r"used \d\d+, canvases \d\d: fine", title)
+    assert "CONSOLE" not in done.stderr
