@@ -8,7 +8,6 @@ import onnx
 from onnx import helper, numpy_helper
 
 from gen.ir import reference
-from gen.ir.errors import GraphError
 from gen.onnx.model import Model
 from gen.onnx.runtime import RuntimeModel
 from gen.report.document import Noise
@@ -16,15 +15,11 @@ from gen.run.application import Application
 from gen.run.inputs import arbitrary_samples, read_samples
 from gen.run.workload import Workload
 
-__all__ = ["NoFloatFormError", "noise_of", "without_rounding"]
+__all__ = ["noise_of", "without_rounding"]
 
 #: Samples that are taken of a file.
 _SAMPLES = 8
 _QUANTISE, _DEQUANTISE = "QuantizeLinear", "DequantizeLinear"
-
-
-class NoFloatFormError(ValueError):
-    """A model that cannot be computed without rounding."""
 
 
 def noise_of(application: Application, samples: Path | None) -> tuple[list[Noise], str]:
@@ -39,7 +34,7 @@ def noise_of(application: Application, samples: Path | None) -> tuple[list[Noise
     try:
         layers = _layers(whole)
         runtime = RuntimeModel(without_rounding(whole.imported.model, [name for _, name in layers.values()]))
-    except (GraphError, NoFloatFormError) as error:
+    except ValueError as error:
         return [], f"Not computed: {error}."
     ratios = _ratios(whole, layers, runtime, given)
     count = len(next(iter(given.values())))
@@ -84,7 +79,7 @@ def without_rounding(model: Model, outputs: list[str]) -> onnx.ModelProto:
     """The model with a Clip in place of every QuantizeLinear of activations, and nothing in place of the
     DequantizeLinear after it; its outputs are the quantised tensors ``outputs``.
 
-    Raises NoFloatFormError for quantised operators of other kinds, which have no float form.
+    Raises ValueError for quantised operators of other kinds, which have no float form.
     """
     proto = onnx.ModelProto()
     proto.CopyFrom(model.proto)
@@ -97,13 +92,13 @@ def without_rounding(model: Model, outputs: list[str]) -> onnx.ModelProto:
         elif node.op_type == _DEQUANTISE and node.input[0] in made:
             nodes.append(helper.make_node("Identity", node.input[:1], node.output))
         elif node.op_type.startswith("QLinear") or "Integer" in node.op_type:
-            raise NoFloatFormError(f"node {node.name or node.output[0]} is a {node.op_type}, which has no float form")
+            raise ValueError(f"node {node.name or node.output[0]} is a {node.op_type}, which has no float form")
         else:   # what moves values takes them as they come
             if made.intersection(node.input):
                 made.update(node.output)
             nodes.append(node)
     if unknown := [name for name in outputs if name not in made]:
-        raise NoFloatFormError(f"{unknown[0]} is quantised by no node of the model")
+        raise ValueError(f"{unknown[0]} is quantised by no node of the model")
     del proto.graph.node[:], proto.graph.output[:], proto.graph.value_info[:]
     proto.graph.node.extend(nodes)
     proto.graph.output.extend(helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, None)
@@ -117,10 +112,10 @@ def _clip(node: onnx.NodeProto, model: Model) -> list[onnx.NodeProto]:
         scale = np.asarray(model.constants[node.input[1]], np.float64)
         zero = model.constants[node.input[2]] if len(node.input) > 2 and node.input[2] else np.uint8(0)
     except KeyError:
-        raise NoFloatFormError(f"node {node.name or node.output[0]} has no constant scale") from None
+        raise ValueError(f"node {node.name or node.output[0]} has no constant scale") from None
     zero = np.asarray(zero)
     if scale.size != 1:
-        raise NoFloatFormError(f"node {node.name or node.output[0]} quantises by channel")
+        raise ValueError(f"node {node.name or node.output[0]} quantises by channel")
     info = np.iinfo(zero.dtype)
     names, found = [], []
     for ending, bound in (("low", info.min), ("high", info.max)):
