@@ -1,4 +1,4 @@
-"""The driver's own commands, on a board: ``python3 -m npudriver info | run | serve``."""
+"""The driver's own commands, on a board: ``python3 -m npudriver doctor | info | run | serve``."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from .access import read_token
 from .arrays import read_arrays, write_arrays
 from .connect import device_of_file, open_backend
 from .device import Device
+from .doctor import Bench, examine
 from .errors import DriverError, PackageError
 from .model import Deployment
 from .registers import Registers
@@ -81,6 +82,9 @@ def _parser() -> argparse.ArgumentParser:
     run.add_argument("--json", action="store_true", help="print one JSON object and nothing else")
     info = commands.add_parser("info", help="say what the device is and what its registers hold")
     info.add_argument("model", type=Path, help=_MODEL)
+    doctor = commands.add_parser("doctor", help="check a device step by step: registers, memory, program, interrupt")
+    doctor.add_argument("model", type=Path, help=_MODEL)
+    doctor.add_argument("--json", action="store_true", help="print one JSON array and nothing else")
     serve = commands.add_parser("serve", help="let others use the device over the network")
     serve.add_argument("model", type=Path, nargs="?", default=Path(),
                        help=f"{_MODEL}; it says what machine the device is (default: the folder here)")
@@ -93,7 +97,7 @@ def _parser() -> argparse.ArgumentParser:
                        help=f"end the connection of a client that asks nothing for so long (default {Limits.idle:g} s)")
     serve.add_argument("--memory", type=_positive, default=64, metavar="MIB",
                        help="what they have of its memory (default 64)")
-    for sub in (run, info, serve):
+    for sub in (run, info, doctor, serve):
         sub.add_argument("--device", metavar="URL", help="uio:[NAME], pynq:FILE.bit, tcp://HOST[:PORT] (default: the "
                          "that of the model's board; for serve uio:)")
     return parser
@@ -178,6 +182,22 @@ def _info(arguments: argparse.Namespace) -> int:
     return 0
 
 
+def _doctor(arguments: argparse.Namespace) -> int:
+    deployment = Deployment.load(arguments.model)
+    backend = open_backend(arguments.device or device_of_file(deployment.device) or _DEVICE)
+    findings = []
+    try:
+        for finding in examine(Bench(backend, deployment.machine)):
+            findings.append(finding)
+            if not arguments.json:
+                print(finding, flush=True)
+    finally:
+        backend.close()
+    if arguments.json:
+        print(json.dumps([{**vars(finding), "ok": finding.ok} for finding in findings]))
+    return 0 if all(finding.ok for finding in findings) else 1
+
+
 def _end(number: int, frame: FrameType | None) -> None:
     raise KeyboardInterrupt
 
@@ -213,7 +233,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Returns the exit status: 0, 1 (could not), 2 (bad arguments), 130 (interrupted)."""
     arguments = _parser().parse_args(argv)
     try:
-        return {"run": _run, "info": _info, "serve": _serve}[arguments.command](arguments)
+        return {"doctor": _doctor, "run": _run, "info": _info, "serve": _serve}[arguments.command](arguments)
     except KeyboardInterrupt:
         return 130
     except (DriverError, OSError) as error:

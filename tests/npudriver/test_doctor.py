@@ -1,0 +1,144 @@
+"""The bring-up ladder: a sound device climbs it, and each fault that is put in is named."""
+
+import json
+from typing import Any
+
+import numpy as np
+import pytest
+
+import npudriver.__main__ as commands
+from npudriver import Backend, Deployment
+from npudriver.doctor import LADDER, Bench, Finding, examine
+from npudriver.doctor.difference import SWAPS, difference, pattern, swapped
+from sim.devices import FunctionalBackend, InjectedFault, RtlBackend
+from sim.rtl.machine import RtlMachine
+
+from .faulty import FaultyBackend
+from .small import CONFIG, MACHINE, machine_of_json, program
+
+REG = MACHINE.registers
+
+
+def findings(backend: Backend) -> list[Finding]:
+    return list(examine(Bench(backend, machine_of_json())))
+
+
+def stuck_bit(data: np.ndarray) -> np.ndarray:
+    words = data.copy()
+    words[2::4] |= 8
+    return words
+
+
+def flipped(data: np.ndarray) -> np.ndarray:
+    rng = np.random.default_rng(0)
+    changed = data.copy()
+    changed[rng.integers(0, data.size, 50)] ^= np.uint8(1) << rng.integers(0, 8, 50, np.uint8)
+    return changed
+
+
+def one_address_line(data: np.ndarray) -> np.ndarray:
+    places = np.arange(data.size)
+    return data[places & ~(1 << 12)] if data.size > 1 << 12 else data
+
+
+def nothing(data: np.ndarray) -> np.ndarray:
+    return np.zeros_like(data)
+
+
+#: Fault -> (what is put in, check that fails, words of what is said).
+FAULTS: dict[str, tuple[dict[str, Any], str, str]] = {
+    "no bitstream": (dict(register=lambda address, value: 0xFFFFFFFF), "identity", "no bitstream"),
+    "wrong bitstream": (dict(register=lambda address, value: value ^ (address == REG["config"])), "identity",
+                        "of another configuration"),
+    "register port swaps bytes": (dict(register=lambda address, value: int.from_bytes(value.to_bytes(4, "big"),
+                                                                                     "little")),
+                                  "identity", "the bytes of each word are swapped"),
+    "registers do not hold": (dict(write=lambda address, value: None), "registers", "writes do not arrive"),
+    "stuck line of the register port": (dict(write=lambda address, value: (address, value & ~(1 << 7))), "registers",
+                                        "bit 7 is stuck at 0"),
+    "stuck address line of the register port": (dict(write=lambda address, value: (address & ~4, value)),
+                                                "registers", "register"),
+    "stuck data line": (dict(read_back=stuck_bit), "memory", "data line 19 of 32 is stuck at 1"),
+    "stuck address line": (dict(read_back=one_address_line), "memory", "address line 12 is stuck"),
+    "clock too fast, as bit errors": (dict(read_back=flipped), "memory", "timing or signal integrity"),
+    "swapped bytes": (dict(arrives=lambda data: swapped(data, "the bytes of each 32-bit word")), "fetch",
+                      "swaps the bytes of each 32-bit word"),
+    "swapped halves": (dict(arrives=lambda data: swapped(data, "the 32-bit halves of each 64-bit word")), "fetch",
+                       "swaps the 32-bit halves of each 64-bit word"),
+    "cache not written back": (dict(arrives=nothing), "fetch", "the cache is not written back"),
+    "wrong base address": (dict(shift=1 << 31), "fetch", "no memory at the address"),
+    "interrupt stuck at 0": (dict(interrupt=False), "interrupt", "stuck at 0"),
+    "interrupt stuck at 1": (dict(interrupt=True), "interrupt", "stuck at 1"),
+}
+
+
+def test_a_sound_device():
+    found = findings(FunctionalBackend(CONFIG))
+    assert [finding.check for finding in found] == [check.name for check in LADDER]
+    assert all(finding.ok for finding in found), "\n".join(map(str, found))
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_each_fault_is_named(fault):
+    named(FunctionalBackend(CONFIG), fault)
+
+
+def named(backend: Backend, fault: str) -> None:
+    changes, check, words = FAULTS[fault]
+    *before, last = findings(FaultyBackend(backend, **changes))
+    assert all(finding.ok for finding in before)
+    assert (last.check, last.ok) == (check, False), str(last)
+    assert words in str(last) and "\n" not in str(last) and last.next
+
+
+def test_a_memory_that_never_answers():
+    """By the machine's TIMEOUT, and where not even that comes."""
+    for fault in (InjectedFault.STALL, InjectedFault.SILENT):
+        backend = FunctionalBackend(CONFIG)
+        backend.faults.append(fault)
+        last = findings(backend)[-1]
+        assert last.check == "fetch" and "never answers" in str(last)
+
+
+def test_a_machine_that_another_has_left_running():
+    backend = FunctionalBackend(CONFIG)
+    backend.faults.append(InjectedFault.ENDLESS)
+    backend.write32(REG["control"], MACHINE.control["START"])
+    found = findings(backend)
+    assert found[1].found == "a program that was running has been stopped"
+    assert len(found) == len(LADDER) and all(finding.ok for finding in found)
+
+
+@pytest.mark.rtl
+@pytest.mark.parametrize("faults", [(), pytest.param(tuple(FAULTS), marks=pytest.mark.full)], ids=["sound", "faults"])
+def test_on_the_verilog(faults):
+    """One simulation for a sound device and for every fault."""
+    with RtlMachine(CONFIG) as machine:
+        found = findings(RtlBackend(CONFIG, machine=machine))
+        assert all(finding.ok for finding in found) and len(found) == len(LADDER), "\n".join(map(str, found))
+        for fault in faults:
+            named(RtlBackend(CONFIG, machine=machine), fault)
+
+
+def test_differences():
+    data = pattern(1 << 12)
+    assert difference(data, data) == ""
+    for swap in SWAPS:
+        assert difference(data, swapped(data, swap)) == f"{swap} are swapped"
+    assert "0x00" in difference(data, np.zeros_like(data))
+    for width, line in ((8, 3), (32, 31), (64, 40)):
+        changed = data.copy()
+        changed[line // 8::width // 8] &= np.uint8(255 ^ 1 << line % 8)
+        assert difference(data, changed) == f"data line {line} of {width} is stuck at 0"
+
+
+def test_the_command(tmp_path, monkeypatch, capsys):
+    backend: Backend = FunctionalBackend(CONFIG)
+    monkeypatch.setattr(commands, "open_backend", lambda url: backend)
+    Deployment(name="small", board="b", device="uio:", machine=MACHINE, inputs={"x": ("uint8", [4, 6, 6])},
+               outputs=[program().outputs[0].name], segments=[program()]).save(tmp_path)
+    assert commands.main(["doctor", str(tmp_path)]) == 0
+    assert capsys.readouterr().out.count("ok     ") == len(LADDER)
+    backend = FaultyBackend(FunctionalBackend(CONFIG), interrupt=False)
+    assert commands.main(["doctor", str(tmp_path), "--json"]) == 1
+    assert [entry["ok"] for entry in json.loads(capsys.readouterr().out)] == [True] * 5 + [False]
