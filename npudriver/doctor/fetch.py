@@ -34,10 +34,12 @@ def _run(bench: Bench, code: np.ndarray, *, enable: bool,
     """Run a program of one instruction: "" or the name of the error it ended with, "BUSY" where it did not."""
     machine, backend = bench.machine, bench.backend
     registers = Registers(backend, machine)
-    with bench.memory(code.size) as program, bench.memory(machine.alignment) as data:
-        program.write(0, code)
-        registers.start(Job(program.address, 1, data.address, machine.alignment // machine.beat_bytes, 0, _PROGRESS),
-                        interrupt=enable)
+    page = machine.alignment
+    with bench.memory(2 * page) as memory:      # code, then data
+        memory.write(0, code)
+        region = memory.address, memory.address + memory.size - 1
+        registers.start(Job(memory.address, 1, memory.address + page, page // machine.beat_bytes, 0, _PROGRESS,
+                            region=region), interrupt=enable)
         deadline = backend.time() + bench.patience
         while registers.status() & registers.busy:
             if backend.time() >= deadline:
@@ -49,6 +51,7 @@ def _run(bench: Bench, code: np.ndarray, *, enable: bool,
         number = registers.read("error_code") if registers.status() & registers.error else 0
         then(registers)
         registers.command("CLEAR")
+        registers.release(*region)
     known = machine.errors.get(number)
     return "" if not number else known.name if known else f"error {number}"
 

@@ -7,11 +7,13 @@ import numpy as np
 import pytest
 
 import npudriver.__main__ as commands
-from npudriver import Backend, Deployment
+from cores.device import driver_machine
+from npudriver import Backend, Deployment, Machine
 from npudriver.doctor import LADDER, Bench, Finding, examine
 from npudriver.doctor.difference import SWAPS, difference, pattern, swapped
 from sim.devices import FunctionalBackend, InjectedFault, RtlBackend
 from sim.rtl.machine import RtlMachine
+from tests.confinement import CONFIG as LIMITED
 
 from .faulty import FaultyBackend
 from .small import CONFIG, MACHINE, machine_of_json, program
@@ -19,8 +21,8 @@ from .small import CONFIG, MACHINE, machine_of_json, program
 REG = MACHINE.registers
 
 
-def findings(backend: Backend) -> list[Finding]:
-    return list(examine(Bench(backend, machine_of_json())))
+def findings(backend: Backend, machine: Machine | None = None) -> list[Finding]:
+    return list(examine(Bench(backend, machine or machine_of_json())))
 
 
 def stuck_bit(data: np.ndarray) -> np.ndarray:
@@ -76,6 +78,14 @@ def test_a_sound_device():
     found = findings(FunctionalBackend(CONFIG))
     assert [finding.check for finding in found] == [check.name for check in LADDER]
     assert all(finding.ok for finding in found), "\n".join(map(str, found))
+
+
+def test_a_machine_with_limits():
+    """Its limits are set for the programs, and open to nothing afterwards."""
+    backend = FunctionalBackend(LIMITED)
+    found = findings(backend, driver_machine(LIMITED))
+    assert len(found) == len(LADDER) and all(finding.ok for finding in found), "\n".join(map(str, found))
+    assert backend.read32(driver_machine(LIMITED).registers["limit_lock"]) == 0
 
 
 @pytest.mark.parametrize("fault", FAULTS)
