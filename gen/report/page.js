@@ -336,10 +336,9 @@ function timeline(report, root, choose) {
         const height = high * item.sums[at] / all;
         if (height) { y -= height; children.push(rect(y, height, CAUSES[name][1])); }
       });
-      if (width > 60 && item.count === 1) children.push({type: "text", style: {
-        text: line.opcodes[opcode[item.engine.index[item.at]]], x: x0 + 4, y: middle, verticalAlign: "middle",
-        fill: "#111", backgroundColor: "#fffd", padding: [1, 3], borderRadius: 2, fontSize: 10, width: width - 14,
-        overflow: "truncate"}});
+      const text = item.count === 1 ? line.opcodes[opcode[item.engine.index[item.at]]] : "";
+      if (text && width > 7 * text.length + 14) children.push({type: "text", style: {text, x: x0 + 4, y: middle,
+        verticalAlign: "middle", fill: "#111", backgroundColor: "#fffd", padding: [2, 4], borderRadius: 2, fontSize: 10}});
       return {type: "group", children};
     };
   }
@@ -450,7 +449,7 @@ function memory(report, root) {
       xAxis: axis(ink, {type: "value", min: -1, max: steps + 1, name: "layer", nameLocation: "middle", nameGap: 26,
         minInterval: 1, axisLabel: {color: ink.text, formatter: value => value >= 0 && value < steps ? value + 1 : ""}}),
       yAxis: axis(ink, {type: "value", min: 0, max: map.size, name: "address", splitNumber: 4,
-        axisLabel: {color: ink.text, formatter: bytes, showMaxLabel: true}}),
+        axisLabel: {color: ink.text, formatter: bytes}}),
       series: [{type: "custom", clip: true, encode: {x: [0, 2], y: [1, 3]},
         data: map.tensors.map(one => [one.first, one.offset, one.last + 1, one.offset + one.size]),
         renderItem: (params, api) => {

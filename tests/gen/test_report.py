@@ -43,9 +43,11 @@ def partly(rng: np.random.Generator) -> str:
     """A model of two parts on the accelerator and what lies between and after them on the processor."""
     b = Builder(rng)
     x = b.requantize(b.input("N", 4, 6, 6, number=np.float32), zero_point=0)
-    x = b.node("Conv", x, b.weights(4, 4, 3, 3), pads=[1, 1, 1, 1])
-    x = b.requantize(b.node("Erf", b.requantize(x, zero_point=0)), zero_point=0)
-    b.output(b.node("Sigmoid", b.node("Conv", x, b.weights(4, 4, 3, 3), pads=[1, 1, 1, 1])), np.float32)
+    for last in (False, True):
+        x = b.requantize(b.node("Conv", x, b.weights(4, 4, 3, 3), pads=[1, 1, 1, 1]), zero_point=0)
+        if not last:
+            x = b.requantize(b.node("CumSum", x, b.constant(np.array(3))), zero_point=0)
+    b.output(b.node("CumSum", x, b.constant(np.array(2))), np.float32)
     return str(b.save(Path()))
 
 
@@ -145,6 +147,7 @@ def test_of_a_model_with_parts_on_the_processor(partly: str, capsys: pytest.Capt
     expected = profile(capsys, partly, "--macs", "16")
     require_same_cycles(found, expected)
     require_whole(found)
+    assert len(found.timeline.segments) == 2
     assert len(found.timeline.host) == expected["host"]["segments"] > 0
     assert found.host and not found.noise and "processor" in found.noise_words
     assert [node.layer for node in found.nodes if node.kind == "host"] == list(range(len(found.timeline.host)))
