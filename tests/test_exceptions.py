@@ -11,7 +11,7 @@ import cores
 import gen
 import npudriver
 import sim
-from cores.arch.error_codes import ErrorCode
+from cores.arch.error_codes import ERROR_CODES, ErrorCode
 from cores.errors import ArgumentError, CodedError, NpugenError
 from gen.cli.errors import BAD_ARGUMENTS, FAILED, one_line, status_of
 from npudriver import DriverError
@@ -65,7 +65,7 @@ def given_codes() -> Iterator[str]:
     """The codes that exceptions and reasons are made with in the sources; "" for one that has none."""
     own = {kind.__name__: kind.code for kind in exceptions() if issubclass(kind, CodedError)} | {"Reason": ""}
     of_another = {"FaultError", "MachineError", "UnfitError", "UnfitNodesError"}      # in their constructors
-    yield from (fault_code(cause.name) for cause in ErrorCode if cause is not ErrorCode.NONE)
+    yield from (fault_code(cause.name) for cause in ERROR_CODES if cause is not ErrorCode.NONE)
     for path in modules().values():
         for call in (node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Call)):
             made, _, of = ast.unparse(call.func).partition(".")
