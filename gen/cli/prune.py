@@ -54,6 +54,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
                              "batch-norm gammas, or with the most zeros after their ReLU")
     parser.add_argument("--iterations", type=positive, default=1, metavar="N",
                         help="with --ratio: in so many steps, each measured anew (default 1)")
+    parser.add_argument("--floor", type=ratio, default=0.0, metavar="F",
+                        help="with --channels: the share of each layer's, or residual chain's, channels that stays "
+                             "at least (default 0: one block)")
     parser.add_argument("--unstructured", action="store_true",
                         help="with --density: the smallest weights of a layer wherever they are, the first of two "
                              "stages; the machine gains by the second one, without this option, after fine-tuning")
@@ -92,10 +95,12 @@ def goal_of(arguments: argparse.Namespace) -> "Goal":
         raise UsageError("--max-loss needs samples to measure by: --calibrate X.npz", code="option-conflict")
     if arguments.iterations > 1 and arguments.ratio is None:
         raise UsageError("--iterations goes with --ratio", code="option-conflict")
+    if arguments.floor and not arguments.channels:
+        raise UsageError("--floor goes with --channels", code="option-conflict")
     kind: Kind = arguments.channels or ("magnitude" if arguments.unstructured else "block")
     share = arguments.ratio if arguments.density is None else arguments.density
     return Goal(kind=kind, share=share, cycles=arguments.budget_cycles, loss=arguments.max_loss,
-                rounds=arguments.iterations)
+                rounds=arguments.iterations, floor=arguments.floor)
 
 
 def run(arguments: argparse.Namespace) -> None:

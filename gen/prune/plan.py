@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from math import ceil
 from pathlib import Path
 from typing import Any, Literal
 
@@ -39,6 +40,7 @@ class Goal:
 
     ``share``: the density of blocks, or the share of channels that go; ``cycles`` of an inference at most; ``loss``:
     points of accuracy at most. ``rounds``: steps in which a share of channels goes, each with scores of its own.
+    ``floor``: the share of the channels of each layer, or residual chain, that stays at least.
     """
 
     kind: Kind
@@ -46,6 +48,7 @@ class Goal:
     cycles: int | None = None
     loss: float | None = None
     rounds: int = 1
+    floor: float = 0.0
 
     @property
     def of_channels(self) -> bool:
@@ -211,7 +214,13 @@ class Pruner:
     def _states(self, model: onnx.ModelProto, goal: Goal) -> tuple[ChannelMap, list[frozenset[int]]]:
         channels = ChannelMap.of(model)
         scores = gamma_scores(channels) if goal.kind == "gamma" else apoz_scores(model, channels, self._inputs)
-        return channels, removals(channels, scores, self._config.ic_lanes)
+        return channels, removals(channels, scores, self._config.ic_lanes, least=self._floors(goal))
+
+    def _floors(self, goal: Goal) -> list[int]:
+        """Channels that stay at least, of each layer or chain of the whole model: all rounds together keep them."""
+        if not goal.floor:
+            return []
+        return [ceil(goal.floor * len(coupled)) for coupled in ChannelMap.of(self._model).coupled()]
 
     def _shrunk(self, model: onnx.ModelProto, channels: ChannelMap, dropped: frozenset[int],
                 goal: Goal) -> onnx.ModelProto:

@@ -1,6 +1,6 @@
 """How much each channel matters, and in which order channels go."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import onnx
@@ -16,15 +16,19 @@ Scores = Mapping[int, float]
 
 
 def gamma_scores(channels: ChannelMap) -> Scores:
-    """The sum of |gamma| over the BatchNormalizations of a channel, all those of a residual chain."""
-    found: dict[int, float] = {}
+    """The mean of |gamma| over the BatchNormalizations of a channel, all those of a residual chain.
+
+    The published score is the sum. It has the same order within a chain, but grows with the number of the chain's
+    layers, so that chains would stay whole beside layers on their own.
+    """
+    found: dict[int, list[float]] = {}
     for norm in channels.gammas:
         for root, gamma in zip(channels.roots(norm.atoms), np.abs(channels.view.array(norm.initializer)), strict=True):
-            found[int(root)] = found.get(int(root), 0.0) + float(gamma)
+            found.setdefault(int(root), []).append(float(gamma))
     if not found:
         raise PruneError("the model has no BatchNormalization, whose gammas are asked for: it may have been folded "
                          "into the convolutions; take the model before that, or --channels apoz")
-    return found
+    return {root: float(np.mean(gammas)) for root, gammas in found.items()}
 
 
 def apoz_scores(model: onnx.ModelProto, channels: ChannelMap, inputs: Mapping[str, np.ndarray]) -> Scores:
@@ -42,20 +46,24 @@ def apoz_scores(model: onnx.ModelProto, channels: ChannelMap, inputs: Mapping[st
     return {root: float(np.mean(shares)) for root, shares in found.items()}
 
 
-def removals(channels: ChannelMap, scores: Scores, lanes: int) -> list[frozenset[int]]:
+def removals(channels: ChannelMap, scores: Scores, lanes: int, *,
+             least: Sequence[int] = ()) -> list[frozenset[int]]:
     """Root atoms to drop, more and more of them: from none to all but one block of each layer or residual chain.
 
     Each set adds the channels of one layer or chain that matter least by their mean score, so many that a multiple of
-    ``lanes`` is left: the machine works on whole blocks. Layers and chains with a channel without a score stay.
+    ``lanes`` is left: the machine works on whole blocks. ``least``: how many of each stay, in the
+    order of `ChannelMap.coupled`. Layers and chains with a channel without a score stay.
     """
     runs: list[tuple[float, int, list[int]]] = []
-    for coupled in channels.coupled():
+    for number, coupled in enumerate(channels.coupled()):
         if any(int(atom) not in scores for atom in coupled):
             continue
         order = sorted((int(atom) for atom in coupled), key=lambda atom: (scores[atom], atom))
         start, lowest = 0, 0.0
         while len(order) - start > lanes:
             end = start + ((len(order) - start) % lanes or lanes)
+            if least and len(order) - end < least[number]:
+                break
             # Coupled channels go in their order, whatever else goes in between.
             lowest = max(lowest, float(np.mean([scores[atom] for atom in order[start:end]])))
             runs.append((lowest, order[0], order[start:end]))

@@ -242,6 +242,7 @@ def test_pruning_by_accuracy(digits: Path, tmp_path: Path, capsys: pytest.Captur
     (["--ratio", "0.5", "--density", "0.5"], 2, "not allowed with argument"),
     (["--budget-cycles", "9", "--unstructured"], 2, "--unstructured goes with --density"),
     (["--density", "0.5", "--iterations", "2"], 2, "--iterations goes with --ratio"),
+    (["--density", "0.5", "--floor", "0.2"], 2, "--floor goes with --channels"),
     (["--ratio", "1.5", "--channels", "apoz"], 2, "must be above 0 and below 1, not 1.5"),
     ([], 2, "is required"),
     (["--ratio", "0.5", "--channels", "apoz"], 1, "channels are taken out of float models"),

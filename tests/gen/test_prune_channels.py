@@ -89,11 +89,11 @@ def test_a_residual_chain_has_one_mask(rng: np.random.Generator):
     model = builder.model(builder.conv(builder.node("Relu", added), 8, 6))
     found = list(shapes(without_dead(model)).values())
     assert found == [(6, 3, 1, 1), (8, 6, 1, 1), (6, 8, 1, 1), (6, 6, 3, 3)]
-    # The sum over the chain's writers is what counts.
+    # The mean over the chain's writers is what counts.
     channels = ChannelMap.of(model)
     scores = gamma_scores(channels)
     chain = channels.roots(channels.atoms[added])
-    np.testing.assert_array_equal([scores[root] for root in chain.tolist()], first + second)
+    np.testing.assert_array_equal([scores[root] for root in chain.tolist()], (first + second) / 2)
 
 
 def test_concatenated_channels_keep_their_places(rng: np.random.Generator):
@@ -158,6 +158,43 @@ def test_whole_blocks_go_first_to_last(rng: np.random.Generator):
     states = removals(channels, gamma_scores(channels), CONFIG.ic_lanes)
     # 40 -> 32 -> 16, the smallest first; a layer of one block stays.
     assert [sorted(state) for state in states] == [[], list(range(3, 11)), list(range(3, 27))]
+
+
+def residual(rng: np.random.Generator, *, writers: int) -> onnx.ModelProto:
+    """A layer of 64 channels, then a chain of 64 to which ``writers`` layers are added; gammas are alike in all."""
+    def norm(value: str) -> str:
+        return builder.norm(value, np.linspace(0.1, 1, 64).astype(np.float32))
+
+    builder = FloatBuilder(rng, ["N", 3, 6, 6])
+    alone = builder.node("Relu", norm(builder.conv("x", 3, 64, kernel=1)))
+    chain = norm(builder.conv(alone, 64, 64, kernel=1))
+    for _ in range(writers - 1):
+        chain = builder.node("Add", norm(builder.conv(alone, 64, 64, kernel=1)), chain)
+    return builder.model(builder.conv(builder.node("Relu", chain), 64, 6, kernel=1))
+
+
+def left(model: onnx.ModelProto, *, share: float, least: int = 0) -> list[int]:
+    """Channels left of the layer and of the chain at the first state without ``share`` of both."""
+    channels = ChannelMap.of(model)
+    states = removals(channels, gamma_scores(channels), CONFIG.ic_lanes, least=[least] * 2)
+    state = next((state for state in states if len(state) >= share * 128), states[-1])
+    return [len(set(coupled.tolist()) - state) for coupled in channels.coupled()]
+
+
+@pytest.mark.parametrize("writers", [1, 8])
+def test_a_chain_thins_out_as_a_layer_does(writers: int, rng: np.random.Generator):
+    """However many layers write to it."""
+    assert left(residual(rng, writers=writers), share=0.5) == [32, 32]
+
+
+def test_a_floor_keeps_a_share_of_each_layer_and_chain(rng: np.random.Generator):
+    model = residual(rng, writers=3)
+    assert left(model, share=1) == [16, 16]
+    assert left(model, share=1, least=32) == [32, 32]
+    assert left(model, share=1, least=33) == [48, 48]
+    # All rounds together: each by itself would take its share of what the last one left.
+    pruned = Pruner(model, CONFIG, name="model").prune(Goal(kind="gamma", share=0.9, rounds=2, floor=0.5))
+    assert [shape[0] for shape in list(shapes(pruned.model).values())[:2]] == [32, 32]
 
 
 def test_apoz_takes_what_never_fires(rng: np.random.Generator):
