@@ -10,10 +10,14 @@ from gen.onnx.model import NodeError
 from gen.onnx.values import Constant, Pending, QuantisedConstant, Real, Value
 from gen.onnx.windows import Windows
 
-__all__ = ["MAX_WEIGHTS", "Kernel", "bias_of", "convolved", "weights_of"]
+__all__ = ["MAX_WEIGHTS", "Kernel", "bias_of", "convolved", "weights_of", "why_no_signs"]
 
 #: Weights of a layer at most.
 MAX_WEIGHTS = 1 << 28
+#: How far sizes of weights may be from their channel's mean, as a share of it, and still be one number. Exporters write
+#: ``(scale * sign(w) - clip(w)) + clip(w)`` in float32: two roundings, 2**-24 * (2 + largest / mean) of the mean. This
+#: has room for weights 160 times as large as the mean, and moves a sum of 50,000 signs by half a unit at most.
+_ONE_SIZE = 1e-5
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,12 +42,34 @@ def convolved(name: str, source: Real, kernel: Kernel, windows: Windows, order: 
         scale=source.scale * kernel.scale, offset=-source.zero_point * total, bias=kernel.bias)
 
 
-def _sign_weights(weights: np.ndarray) -> tuple[np.ndarray, np.ndarray] | None:
-    """Weights that are plus or minus one number in each output channel (axis 0) -> (-1 and 1 int16, the numbers)."""
-    size = np.abs(weights.reshape(len(weights), -1))
-    if not size.size or not (size == size[:, :1]).all() or not (size > 0).all():
-        return None
-    return np.where(weights < 0, -1, 1).astype(np.int16), size[:, 0].astype(np.float64)
+def why_no_signs(weights: np.ndarray, axis: int) -> str:
+    """Why float ``weights`` are not plus or minus one number in each output channel (of ``axis``); "" if they are."""
+    found = _sign_weights(np.moveaxis(weights, axis, 0))
+    return found if isinstance(found, str) else ""
+
+
+def _sign_weights(weights: np.ndarray) -> tuple[np.ndarray, np.ndarray] | str:
+    """Weights that are plus or minus one number in each output channel (axis 0) -> (-1 and 1 int16, the numbers).
+
+    The number is the mean of the sizes; where they are equal, they themselves. Of other weights: why they are none.
+    """
+    size = np.abs(weights.reshape(len(weights), -1).astype(np.float64))
+    if not size.size:
+        return "there are none"
+    if not np.isfinite(size).all():
+        return "some are infinite or no numbers"
+    if not weights.min() < 0 < weights.max():
+        return "all have one sign" if size.any() else "all are zero"
+    mean = size.mean(axis=1)
+    nothing = size <= _ONE_SIZE * mean[:, None]
+    if nothing.any():
+        return f"{nothing.sum():,} of {size.size:,} are zero"
+    apart = np.abs(size - mean[:, None]).max(axis=1) / mean
+    channel = int(np.argmax(apart))
+    if apart[channel] > _ONE_SIZE:
+        least, most = size[channel].min(), size[channel].max()
+        return f"those of output channel {channel} have sizes from {least:.6g} to {most:.6g}"
+    return np.where(weights < 0, -1, 1).astype(np.int16), mean
 
 
 def weights_of(value: Value | None, axis: int) -> tuple[np.ndarray, np.ndarray]:
@@ -55,9 +81,8 @@ def weights_of(value: Value | None, axis: int) -> tuple[np.ndarray, np.ndarray]:
         if value.array.dtype.kind != "f":
             raise NodeError(f"its weights are {value.array.dtype}; put a DequantizeLinear after them",
                             code="not-quantised")
-        weights = np.moveaxis(value.array, axis, 0)
-        signs = _sign_weights(weights)
-        if signs is not None and np.isfinite(weights).all() and weights.min() < 0 < weights.max():
+        signs = _sign_weights(np.moveaxis(value.array, axis, 0))
+        if not isinstance(signs, str):
             return signs
         raise NodeError("its weights are float; quantise them (DequantizeLinear after int8 weights)",
                         code="not-quantised")

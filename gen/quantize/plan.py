@@ -18,9 +18,7 @@ from onnx import NodeProto, TensorProto, helper, numpy_helper
 
 from gen.onnx.handlers import HANDLERS
 from gen.onnx.handlers.function import HANDLERS as FUNCTIONS
-from gen.onnx.model import NodeError
-from gen.onnx.values import Constant
-from gen.onnx.weights import weights_of
+from gen.onnx.weights import why_no_signs
 from gen.quantize.functions import functions, leading_to
 from gen.quantize.options import QuantizeError
 from gen.quantize.prepare import initializers
@@ -79,12 +77,21 @@ class Plan:
     """``tensors``: value to be quantised -> the node that computes it, "" for an input of the model; those of a layer
     with a clip after it have the layer's. ``like``: picked value -> (the quantised one it is of, the picking node).
     ``centred``: those of ``tensors`` that have the zero point 0, as a Sign reads them: their signs are there already.
+    ``not_binary``: layers that read signs, but are int8 -> why, of their weights.
     """
 
     tensors: dict[str, str] = field(default_factory=dict)
     like: dict[str, tuple[str, str]] = field(default_factory=dict)
     centred: set[str] = field(default_factory=set)
     layers: list[Layer] = field(default_factory=list)
+    not_binary: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def remarks(self) -> tuple[str, ...]:
+        """For people, a line each."""
+        return tuple(f"warning: node {name} reads signs, but its weights do not make it a binary layer, so it is int8: "
+                     f"{why}; a binary layer has plus or minus one number in each output channel"
+                     for name, why in self.not_binary.items())
 
 
 def plan_quantisation(model: onnx.ModelProto, keep_float: frozenset[str] = frozenset()) -> Plan:
@@ -234,9 +241,12 @@ class _Planner:
     def _layer(self, node: NodeProto) -> None:
         source, weights = node.input[:2]
         axis = self._output_axis(node)
-        if self._kinds[source] is _Kind.SIGN and self._are_signs(weights, axis):
-            self._give(node, _Kind.RESULT)      # a binary layer: it is exact as it is
-            return
+        if self._kinds[source] is _Kind.SIGN:
+            why = why_no_signs(numpy_helper.to_array(self._constants[weights]), axis)
+            if not why:
+                self._give(node, _Kind.RESULT)      # a binary layer: it is exact as it is
+                return
+            self._plan.not_binary[node.name] = why
         self._quantise(source)
         bias = node.input[2] if len(node.input) > 2 and node.input[2] in self._constants else ""
         self._plan.layers.append(Layer(node.name, self._roots[source], weights, axis, bias, node.output[0]))
@@ -250,14 +260,6 @@ class _Planner:
         if node.op_type == "Gemm" and any(a.name == "transB" and a.i for a in node.attribute):
             return 0
         return _WEIGHTED[node.op_type]
-
-    def _are_signs(self, weights: str, axis: int) -> bool:
-        """Whether float weights are plus or minus one number for each output channel."""
-        try:
-            weights_of(Constant(numpy_helper.to_array(self._constants[weights])), axis)
-        except NodeError:
-            return False
-        return True
 
     def _sign(self, node: NodeProto, source: str) -> None:
         """Of a result that nothing else reads it is a threshold, of all else the signs of a tensor."""

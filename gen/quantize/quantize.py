@@ -59,7 +59,7 @@ def quantize(model: onnx.ModelProto, samples: Samples, options: QuantizeOptions 
         quantized = correct_biases(quantized, reference, plan, samples, progress)
     if options.streams is not None:
         quantized = correct_for_streams(quantized, plan, samples, options.streams, progress)
-    return Quantized(quantized, reference, plan, unlike_parts(reference, plan, found))
+    return Quantized(quantized, reference, plan, (*plan.remarks, *unlike_parts(reference, plan, found)))
 
 
 def _check_samples(model: onnx.ModelProto, samples: Samples) -> None:
