@@ -133,7 +133,7 @@ def test_results_say_which_machine_they_are_of(model: str, monkeypatch: pytest.M
     machine = ["--board", "ecp5", "--macs", "16", "--features", "gather"]
     line = "machine: ecp5, 16 MACs, features gather\n"
     assert main(["build", *machine, "-o", "out"]) == 0
-    assert capsys.readouterr().err.endswith(line)
+    assert line in capsys.readouterr().err
     assert main(["compile", model, *machine, "-o", "digits.npu"]) == 0
     assert capsys.readouterr().err.endswith(line)
     assert main(["profile", "digits.npu"]) == 0
