@@ -11,6 +11,7 @@ from typing import Any
 import jinja2
 
 from boards.board import Board
+from boards.logs import standing
 from cores.arch.error_codes import ERROR_CODES, ERROR_TEXTS
 from cores.arch.instruction_layout import INDEX_BITS
 from cores.arch.isa import HEADER, HEADER_BITS, INSTRUCTION_BYTES, LAYOUTS, QUEUE_OPERATIONS, Opcode, Queue
@@ -115,6 +116,7 @@ def vendor_project(board: Board, config: NpuConfig) -> dict[str, str]:
     shared = _shares_reads(board, config)
     values = {
         "board": board, "config": config, "ports": ports_of(config), "period": f"{1000 / board.clock_mhz:.3f}",
+        "standing": standing(board.name),
         "memory_bus_bits": max(narrower, default=min(board.memory_bus_bits)),
         "read_ports": PORTS if shared else 1, "read_ports_verilog": _read_ports(config) if shared else "",
         # What place and route begins with, from ``npu.v`` to ``npu.mapped.json``.

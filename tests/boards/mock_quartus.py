@@ -1,11 +1,13 @@
 """The commands of Platform Designer and Quartus that the scripts use, as far as they can be checked."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import MappingProxyType
 
-from tests.boards.tcl_mock import MockError, TclMock, options_of
+from tests.boards.tcl_mock import MockError, RefusedError, TclMock, options_of
 
-__all__ = ["Component", "MockComponent", "MockPlatformDesigner", "MockQuartus"]
+__all__ = ["Component", "MockComponent", "MockPlatformDesigner", "MockQuartus", "MockTiming"]
 
 
 @dataclass
@@ -152,17 +154,22 @@ class MockPlatformDesigner(TclMock):
 
 
 class MockQuartus(TclMock):
-    """A script of ``quartus_sh``."""
+    """A script of ``quartus_sh``. ``slacks`` are `MockTiming`'s; ``assistant``: whether the edition has one."""
 
+    _MODES = ("BALANCED", "HIGH PERFORMANCE EFFORT", "AGGRESSIVE PERFORMANCE", "AGGRESSIVE AREA")
+    _REPORTS = {"fit": "npu_system.fit.rpt", "drc": "npu_system.drc.rpt"}
     _ASSIGNMENTS = ("FAMILY", "DEVICE", "PROJECT_OUTPUT_DIRECTORY", "TOP_LEVEL_ENTITY", "QIP_FILE", "SDC_FILE",
-                    "VERILOG_FILE", "GENERATE_RBF_FILE")
+                    "VERILOG_FILE", "GENERATE_RBF_FILE", "SEED", "OPTIMIZATION_MODE")
 
-    def __init__(self, folder: Path, *arguments: str):
+    def __init__(self, folder: Path, *arguments: str, slacks: Mapping[tuple[str, str], float] = MappingProxyType({}),
+                 assistant: bool = True):
         super().__init__(folder)
+        self.slacks, self.assistant = slacks, assistant
         self.steps: list[str] = []
         self.assignments: dict[str, str] = {}
         self.pins: dict[str, str] = {}
-        self.tcl.eval(f"array set quartus {{args {{{' '.join(arguments)}}} quartus_rootpath /quartus}}")
+        self.tcl.eval(f"array set quartus {{args {{{' '.join(arguments)}}} quartus_rootpath /quartus "
+                      "binpath /quartus/bin}")
 
     def do_exec(self, program: str, *arguments: str) -> None:
         name = Path(program).name
@@ -173,6 +180,12 @@ class MockQuartus(TclMock):
                 made = self.folder / "system/synthesis" / path
                 made.parent.mkdir(parents=True, exist_ok=True)
                 made.write_text("")
+        elif name == "quartus_sta":
+            if arguments[0] != "-t" or self.steps[-1] != "project_close":
+                raise MockError("quartus_sta: needs -t and a project that nobody else has open")
+            if not {"fit", "sta"} <= set(self.steps):
+                raise MockError("quartus_sta: before the fitter")
+            MockTiming(self.folder, self.slacks).run(arguments[1])
         elif not (self.folder / arguments[0].removeprefix("--script=")).is_file():
             raise MockError(f"{name}: no file {arguments[0]}")
         self.steps.append(name)
@@ -190,6 +203,8 @@ class MockQuartus(TclMock):
             raise MockError(f"no assignment {name}")
         if name.endswith("_FILE") and name != "GENERATE_RBF_FILE" and not (self.folder / value).is_file():
             raise MockError(f"no file {value}")
+        if name == "OPTIMIZATION_MODE" and value not in self._MODES or name == "SEED" and int(value) < 1:
+            raise MockError(f"{name} cannot be {value}")
         self.assignments[name] = value
 
     def do_set_instance_assignment(self, *arguments: str) -> None:
@@ -206,10 +221,109 @@ class MockQuartus(TclMock):
 
     def do_execute_module(self, *arguments: str) -> None:
         options, _ = options_of(arguments, ["-tool"])
-        self.steps.append(options["-tool"])
+        tool = options["-tool"]
+        if tool == "drc" and not self.assistant:
+            raise RefusedError("no Design Assistant in this edition")
+        if tool in self._REPORTS:
+            report = self.folder / "output_files" / self._REPORTS[tool]
+            report.parent.mkdir(exist_ok=True)
+            report.write_text(f"report of {tool}\n")
+        self.steps.append(tool)
 
     def do_execute_flow(self, *arguments: str) -> None:
         self.steps += ["map", "fit", "asm", "sta"]
 
     def do_project_close(self) -> None:
         self.steps.append("project_close")
+
+
+class MockTiming(TclMock):
+    """A script of ``quartus_sta``; ``slacks``: (check, corner) -> slack of its worst path; 0.1 where none is given."""
+
+    CORNERS = ("slow_85c", "slow_0c", "fast_85c", "fast_0c")
+    _CHECKS = ("setup", "hold", "recovery", "removal")
+
+    def __init__(self, folder: Path, slacks: Mapping[tuple[str, str], float] = MappingProxyType({})):
+        super().__init__(folder)
+        self.slacks = slacks
+        self.steps: list[str] = []
+        self.corner = ""
+        self.tcl.eval("proc foreach_in_collection {name values body} "
+                      "{upvar 1 $name one; foreach one $values {uplevel 1 $body}}")
+
+    def _step(self, name: str, *before: str) -> None:
+        for step in before:
+            if step not in self.steps:
+                raise MockError(f"{name} before {step}")
+        self.steps.append(name)
+
+    def do_project_open(self, name: str) -> None:
+        self._step("project_open")
+
+    def do_create_timing_netlist(self) -> None:
+        self._step("create_timing_netlist", "project_open")
+
+    def do_read_sdc(self) -> None:
+        self._step("read_sdc", "create_timing_netlist")
+
+    def do_get_available_operating_conditions(self) -> str:
+        self._step("get_available_operating_conditions", "create_timing_netlist")
+        return self.list(self.CORNERS)
+
+    def do_set_operating_conditions(self, corner: str) -> None:
+        self._step("set_operating_conditions", "read_sdc")
+        self.corner, self.updated = corner, False
+
+    def do_update_timing_netlist(self) -> None:
+        self._step("update_timing_netlist", "read_sdc")
+        self.updated = True
+
+    def do_get_operating_conditions_info(self, *arguments: str) -> str:
+        return f"Corner {options_of(arguments, [], ['-display_name'])[1][0]}"
+
+    def _report(self, arguments: tuple[str, ...], options: tuple[str, ...] = (), *, checks: bool = False) -> None:
+        flags = ["-append", *(f"-{check}" for check in self._CHECKS if checks)]
+        found, rest = options_of(arguments, ["-file", *options], flags)
+        if rest or not self.updated or checks and not any(f"-{check}" in found for check in self._CHECKS):
+            raise MockError(f"a report of {arguments}")
+        if "-append" not in found:
+            raise MockError("a report that replaces those before")
+        with (self.folder / found["-file"]).open("a") as file:
+            file.write(f"{self.corner} {' '.join(arguments)}\n")
+
+    def do_create_timing_summary(self, *arguments: str) -> None:
+        self._report(arguments, checks=True)
+
+    def do_report_timing(self, *arguments: str) -> None:
+        self._report(arguments, ("-npaths", "-detail"), checks=True)
+
+    def do_report_min_pulse_width(self, *arguments: str) -> None:
+        self._report(arguments, ("-nworst",))
+
+    def do_report_clock_transfers(self, *arguments: str) -> None:
+        self._report(arguments)
+
+    def do_report_metastability(self, *arguments: str) -> None:
+        self._report(arguments)
+
+    def do_report_ucp(self, *arguments: str) -> None:
+        self._report(arguments)
+
+    def do_get_timing_paths(self, *arguments: str) -> str:
+        options, _ = options_of(arguments, ["-npaths"], [f"-{check}" for check in self._CHECKS])
+        (check,) = (check for check in self._CHECKS if f"-{check}" in options)
+        if not self.updated:
+            raise MockError(f"paths of {self.corner} before update_timing_netlist")
+        return self.list([f"{check}:{self.corner}"])
+
+    def do_get_path_info(self, path: str, option: str) -> float:
+        if option != "-slack":
+            raise MockError(f"no {option} of a path")
+        check, corner = path.split(":")
+        return self.slacks.get((check, corner), 0.1)
+
+    def do_delete_timing_netlist(self) -> None:
+        self._step("delete_timing_netlist", "create_timing_netlist")
+
+    def do_project_close(self) -> None:
+        self._step("project_close", "project_open")

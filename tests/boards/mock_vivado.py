@@ -58,6 +58,7 @@ _IPS = {
     "smartconnect": lambda: _Cell("smartconnect", {"aclk": "in", "aresetn": "in"},
                                   {"S00_AXI": "slave", "M00_AXI": "master"}, options=("NUM_SI",)),
 }
+_STRATEGIES = ("Performance_Explore", "Performance_ExtraTimingOpt", "Congestion_SpreadLogic_high", "Area_Explore")
 _SEGMENTS = {"zynq_ultra_ps_e": (0xA000_0000, 0xB000_0000), "processing_system7": (0x4000_0000, 0x8000_0000)}
 _PORT = re.compile(r'X_INTERFACE_INFO = "(\S+) (\S+) (\S+)" \*\)\s*(?:\(\*.*?\*\)\s*)?(input|output)\s+wire\s+'
                    r"(?:\[\d+:0\] )?(\w+)", re.S)
@@ -150,6 +151,8 @@ class MockVivado(TclMock):
             cell.values[option] = value
             if option == "NUM_SI":
                 cell.interfaces.update({f"S{number:02}_AXI": "slave" for number in range(int(value))})
+        elif name == "strategy" and (target != "impl_1" or value not in _STRATEGIES):
+            raise MockError(f"{target} has no strategy {value}")
         elif name == "top" and value != "system_wrapper":
             raise MockError(f"no module {value}")
         self.properties[target, name] = value

@@ -1,16 +1,20 @@
 """Runs a vendor's Tcl script with its tool's commands replaced by ones that check how they are used."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-__all__ = ["MockError", "TclMock", "options_of"]
+__all__ = ["MockError", "RefusedError", "TclMock", "options_of"]
 
 
 class MockError(Exception):
-    """What the vendor's tool would refuse."""
+    """What the vendor's tool would refuse, and no script should ask for."""
+
+
+class RefusedError(Exception):
+    """What an edition of the tool refuses: a script may catch it."""
 
 
 def options_of(arguments: Sequence[str], with_value: Sequence[str], flags: Sequence[str] = ()
@@ -45,6 +49,7 @@ class TclMock:
         self.said: list[str] = []
         self._problem: Exception | None = None
         self.tcl: Any = tkinter.Tcl()
+        self.tcl.eval("rename puts tcl_puts")
         for name in dir(self):
             if name.startswith("do_"):
                 self.tcl.createcommand(name.removeprefix("do_"), self._checked(getattr(self, name)))
@@ -55,6 +60,8 @@ class TclMock:
         def run(*arguments: str) -> str:
             try:
                 result = command(*map(str, arguments))
+            except RefusedError:
+                raise
             except Exception as error:
                 self._problem = self._problem or error
                 raise
@@ -62,11 +69,18 @@ class TclMock:
         return run
 
     def do_puts(self, *arguments: str) -> None:
-        self.said.append(arguments[-1])
+        *channel, text = [word for word in arguments if word != "-nonewline"]
+        if channel and channel[0] not in ("stdout", "stderr"):
+            self.tcl.call("tcl_puts", *arguments)
+        else:
+            self.said.append(text)
 
-    def run(self, script: str, *arguments: str) -> None:
+    def run(self, script: str, *arguments: str, environment: Mapping[str, str] | None = None) -> None:
         """Raises MockError, or TclError for what is no Tcl."""
         self.tcl.setvar("argv", " ".join(arguments))
+        self.tcl.eval("array unset env NPUGEN_*")
+        for name, value in (environment or {}).items():
+            self.tcl.setvar(f"env({name})", value)
         before = Path.cwd()
         try:
             self.tcl.eval(f"source {{{self.folder / script}}}")

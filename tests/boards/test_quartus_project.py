@@ -4,11 +4,12 @@ from pathlib import Path
 
 import pytest
 
+from boards.logs import standing
 from boards.registry import BOARDS
 from gen.families.registry import get_family
 from gen.hw.export import vendor_project
 from gen.hw.ports import ports_of
-from tests.boards.mock_quartus import MockComponent, MockPlatformDesigner, MockQuartus
+from tests.boards.mock_quartus import MockComponent, MockPlatformDesigner, MockQuartus, MockTiming
 from tests.boards.tcl_mock import MockError
 from tests.boards.test_vivado_project import change
 
@@ -58,10 +59,66 @@ def test_the_project_makes_a_bitstream(board: str, pin: str, tmp_path: Path):
     quartus = MockQuartus(written(BOARDS[board], tmp_path), "compile")
     quartus.run("quartus_project.tcl")
     assert quartus.steps == ["qsys-script", "qsys-generate", "project_new", "export_assignments", "map", "fit", "asm",
-                             "sta", "project_close"]
+                             "sta", "drc", "project_close", "quartus_sta"]
     assert quartus.pins == {"clk50_clk": pin}
     assert quartus.assignments["DEVICE"] == BOARDS[board].part and quartus.assignments["SDC_FILE"] == "system.sdc"
     assert "get_ports clk50_clk" in (tmp_path / "system.sdc").read_text()
+
+
+REPORTS = ("timing", "cdc", "unconstrained", "utilisation", "design_assistant")
+
+
+@pytest.mark.parametrize("slacks, error", [
+    ({}, None), ({("setup", "slow_85c"): -0.2}, "setup -0.2 ns at Corner slow_85c"),
+    ({("hold", "fast_0c"): -0.01}, "hold -0.01 ns at Corner fast_0c"),
+    ({("recovery", "slow_0c"): -0.3}, "recovery -0.3 ns at Corner slow_0c")])
+def test_compile_reports_and_ends_by_slack(tmp_path: Path, slacks, error):
+    """At all corners; all is written before an error."""
+    quartus = MockQuartus(written(QUARTUS[0], tmp_path), "compile", slacks=slacks)
+    if error is None:
+        quartus.run("quartus_project.tcl")
+    else:
+        with pytest.raises(Exception, match=error):
+            quartus.run("quartus_project.tcl")
+    for name in REPORTS:
+        text = (tmp_path / f"reports/{name}.rpt").read_text()
+        assert text.startswith(f"{standing(QUARTUS[0].name)}\n") and len(text.splitlines()) > 1
+    timing = (tmp_path / "reports/timing.rpt").read_text()
+    for corner in MockTiming.CORNERS:
+        assert f"Corner: Corner {corner}" in timing
+        for check in ("setup", "hold"):
+            assert f"{corner} -{check} -append" in timing and f"{corner} -{check} -npaths 10" in timing
+
+
+def test_an_edition_without_design_assistant(tmp_path: Path):
+    quartus = MockQuartus(written(QUARTUS[0], tmp_path), "compile", assistant=False)
+    quartus.run("quartus_project.tcl")
+    (said,) = quartus.said
+    assert said.startswith("WARNING: no report of the Design Assistant")
+    assert quartus.steps[-1] == "quartus_sta"
+
+
+def test_seeds_and_strategies(tmp_path: Path):
+    quartus = MockQuartus(written(QUARTUS[0], tmp_path))
+    quartus.run("quartus_project.tcl", environment={"NPUGEN_SEED": "3", "NPUGEN_STRATEGY": "AGGRESSIVE PERFORMANCE"})
+    assert (quartus.assignments["SEED"], quartus.assignments["OPTIMIZATION_MODE"]) == ("3", "AGGRESSIVE PERFORMANCE")
+    with pytest.raises(MockError, match="OPTIMIZATION_MODE cannot be FAST"):
+        MockQuartus(tmp_path).run("quartus_project.tcl", environment={"NPUGEN_STRATEGY": "FAST"})
+    plain = MockQuartus(tmp_path)
+    plain.run("quartus_project.tcl")
+    assert not {"SEED", "OPTIMIZATION_MODE"} & set(plain.assignments)
+
+
+@pytest.mark.parametrize("old, new, said", [
+    ("read_sdc", "", "set_operating_conditions before read_sdc"),
+    ("    update_timing_netlist", "", "a report of"),
+    ("-append", "", "replaces those before"),
+])
+def test_the_mock_finds_faults_of_reports(old: str, new: str, said: str, tmp_path: Path):
+    written(QUARTUS[0], tmp_path)
+    change(tmp_path / "quartus_reports.tcl", old, new)
+    with pytest.raises(MockError, match=said):
+        MockTiming(tmp_path).run("quartus_reports.tcl")
 
 
 def test_the_npu_by_itself(tmp_path: Path):

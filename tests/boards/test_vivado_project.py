@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from boards.logs import standing
 from boards.registry import BOARDS
 from gen.families.registry import get_family
 from gen.hw.export import vendor_project
@@ -49,6 +50,16 @@ def test_bit_makes_what_pynq_vitis_and_linux_want(tmp_path: Path, slacks, error)
     reports = [f"reports/{name}.rpt" for name in ("timing", "utilisation", "cdc", "methodology")]
     for name in ("npu.bit", "npu.hwh", "npu.xsa", board.linux.bitstream, *reports):
         assert (tmp_path / name).is_file()
+    for name in reports:
+        assert (tmp_path / name).read_text() == f"{standing(board.name)}\nmade by the mock\n"
+
+
+def test_strategies(tmp_path: Path):
+    vivado = MockVivado(written(BOARDS["zynq7020"], tmp_path))
+    vivado.run("vivado_project.tcl", environment={"NPUGEN_STRATEGY": "Performance_Explore"})
+    assert vivado.properties["impl_1", "strategy"] == "Performance_Explore"
+    with pytest.raises(MockError, match="impl_1 has no strategy fast"):
+        MockVivado(tmp_path).run("vivado_project.tcl", environment={"NPUGEN_STRATEGY": "fast"})
 
 
 @pytest.mark.rtl

@@ -49,6 +49,7 @@ FAMILY = Family(
         "npu_hw.tcl": "npu_hw.tcl.jinja",
         "system.tcl": "system.tcl.jinja",
         "quartus_project.tcl": "quartus_project.tcl.jinja",
+        "quartus_reports.tcl": "quartus_reports.tcl.jinja",
         "system.sdc": "system.sdc.jinja",
         "quartus_area.tcl": "quartus_area.tcl.jinja",
         "npu.sdc": "npu.sdc.jinja",
