@@ -22,6 +22,8 @@ FUSESOC = FuseSoc(tool="vivado", options={"part": "{part}", "pnr": "none"})
 PROJECT = {
     "vivado_project.tcl": "vivado_project.tcl.jinja",
     "npu_axi.v": "npu_axi.v.jinja",
+    # The NPU by itself, for a catalogue of IP.
+    "component.xml": "component.xml.jinja",
     "npu_ooc.xdc": "npu_ooc.xdc.jinja",
     "npu.bif": "npu.bif.jinja",
     # With Linux on the processor beside the fabric.

@@ -123,6 +123,7 @@ def vendor_project(board: Board, config: NpuConfig) -> dict[str, str]:
         "synthesis": ["read_verilog npu.v", *family.flat_netlist("npu", "npu.mapped.json")], "linux": board.linux,
         "rewrites": family.scripts(), "nextpnr": family.route_command(board),
         "registers_bytes": 1 << port_bits(config), "limits_page": LIMITS_PAGE if config.limits else 0,
+        "version": VERSION, "described_registers": described_registers(config),
         **family.project_values(board),
     }
     return {name: family.render(template, values) for name, template in family.project.items()}

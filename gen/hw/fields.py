@@ -42,6 +42,11 @@ class DescribedRegister:
     register: Register
     fields: tuple[Field, ...]
 
+    @property
+    def reset(self) -> int:
+        """All 32 bits after reset."""
+        return sum(field.reset << field.low for field in self.fields)
+
 
 def described_registers(config: NpuConfig) -> tuple[DescribedRegister, ...]:
     """Every register of a machine, in the order of their addresses."""

