@@ -10,7 +10,9 @@ from rich.table import Table
 from gen.cli.calibration import add_calibration_options, changes_of, chosen_calibration, progress_of, say
 from gen.cli.common import add_json_option, console, messages, print_json, refuse_to_replace, status
 from gen.cli.compile import add_shape_option
+from gen.cli.errors import CommandError
 from gen.cli.machine import require_inputs
+from gen.cli.prune import points
 from gen.cli.run import positive
 from gen.files.write import require_writable, write_file
 
@@ -28,6 +30,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--test", type=Path, metavar="Y.npz|FOLDER",
                         help="samples for the report (default: a fifth of those of --calibrate, which is held out of "
                              "calibration then); an array `label`, or a folder for each class, gives accuracy")
+    parser.add_argument("--max-loss", type=points, metavar="POINTS",
+                        help="fail, and write nothing, if on the samples of the report accuracy falls by more points, "
+                             "or without labels more answers in a hundred are others, or of outputs that are no "
+                             "scores more of a hundredth of the energy is noise (1 is 20 dB), or a range clips more "
+                             "than it gains")
     add_shape_option(parser)
     add_calibration_options(parser, required=True)
     add_json_option(parser)
@@ -36,6 +43,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> None:
     refuse_to_replace(arguments.output, arguments.model, arguments.calibrate, arguments.test)
     require_writable(arguments.output)
+    from gen.quantize.guard import excess
     from gen.quantize.report import measure
     from gen.run.calibration import quantize_file
     from gen.run.inputs import InputSpec, read_samples
@@ -53,6 +61,12 @@ def run(arguments: argparse.Namespace) -> None:
         samples, kind = read_samples(arguments.test, specs, change_by=changes_of(arguments)[arguments.test]), "test"
     with status(f"measuring {arguments.model.name}") as remark:
         report = measure(result.found, samples.inputs, samples.labels, progress=progress_of(remark))
+    lost = "" if arguments.max_loss is None else excess(report, arguments.max_loss)
+    if lost:
+        if not arguments.json:
+            show(report, kind)
+        raise CommandError(f"{arguments.model}: {lost}; nothing is written", code="quantisation-loss",
+                           limit=arguments.max_loss)
     write_file(arguments.output, result.content)
     if arguments.json:
         print_json({"model": str(arguments.output), "method": calibration.options.method,

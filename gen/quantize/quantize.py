@@ -1,6 +1,7 @@
 """Float model -> quantised model, stage by stage."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import onnx
@@ -13,7 +14,7 @@ from gen.quantize.joins import balance_joins, unlike_parts
 from gen.quantize.options import QuantizeError, QuantizeOptions
 from gen.quantize.plan import Plan, plan_quantisation
 from gen.quantize.prepare import prepare
-from gen.quantize.ranges import ranges_of
+from gen.quantize.ranges import Distribution, entropy_misleads, ranges_of
 from gen.quantize.sessions import Progress, Samples
 from gen.quantize.streams import correct_for_streams, stream_layers
 
@@ -21,18 +22,22 @@ __all__ = ["FEW", "Quantized", "quantize"]
 
 #: Fewer samples than these rarely have all that a model sees.
 FEW = 16
+#: Tensors that a line names at most.
+_NAMED = 3
 
 
 @dataclass(frozen=True, eq=False)
 class Quantized:
     """``reference`` is the float model that ``model`` was made of: batch norms folded, channels equalised; ``remarks``:
-    for people, on what it costs.
+    for people, on what it costs. ``whole``: the lowest and highest value of tensors, over all samples, which another
+    range has to do better than; not of those whose range is for streams.
     """
 
     model: onnx.ModelProto
     reference: onnx.ModelProto
     plan: Plan
     remarks: tuple[str, ...] = ()
+    whole: Mapping[str, tuple[float, float]] = field(default_factory=dict)
 
 
 def quantize(model: onnx.ModelProto, samples: Samples, options: QuantizeOptions | None = None, *,
@@ -52,14 +57,32 @@ def quantize(model: onnx.ModelProto, samples: Samples, options: QuantizeOptions 
     plan = plan_quantisation(reference, options.keep_float)
     found = distributions(reference, plan.tensors, samples, progress)
     streamed = {layer.source for layer in stream_layers(reference, plan)}
-    ranges = ranges_of(plan, found, options, streamed)
-    ranges |= {name: ranges[whole] for name, whole in products.items() if {name, whole} <= ranges.keys()}
+    ranges, whole = (
+        ends | {name: ends[of] for name, of in products.items() if {name, of} <= ends.keys()}
+        for ends in (ranges_of(plan, found, options, streamed),
+                     ranges_of(plan, found, replace(options, method="minmax"))))
+    if options.streams is not None:
+        whole = {name: ends for name, ends in whole.items() if name not in streamed}
     quantized = insert(reference, plan, ranges, options)
     if options.bias_correction:
         quantized = correct_biases(quantized, reference, plan, samples, progress)
     if options.streams is not None:
         quantized = correct_for_streams(quantized, plan, samples, options.streams, progress)
-    return Quantized(quantized, reference, plan, (*plan.remarks, *unlike_parts(reference, plan, found)))
+    remarks = (*plan.remarks, *unlike_parts(reference, plan, found), *_misled(found, options))
+    return Quantized(quantized, reference, plan, remarks, whole)
+
+
+def _misled(found: Mapping[str, Distribution], options: QuantizeOptions) -> tuple[str, ...]:
+    """What to say of ranges that are not those of the method."""
+    if options.method != "entropy":
+        return ()
+    names = [name for name, distribution in found.items() if entropy_misleads(distribution, options)]
+    if not names:
+        return ()
+    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+    line = (f"warning: the range of least divergence clips more than it gains at {', '.join(names[:_NAMED])}{more}, "
+            f"so {len(names)} of {len(found)} ranges are of all values; --method mse may be better everywhere")
+    return (line,)
 
 
 def _check_samples(model: onnx.ModelProto, samples: Samples) -> None:

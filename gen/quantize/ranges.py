@@ -12,7 +12,7 @@ from gen.quantize.options import QuantizeOptions
 from gen.quantize.plan import Plan
 from gen.quantize.streams import least_stream_error
 
-__all__ = ["BINS", "Distribution", "entropy_threshold", "range_of", "ranges_of"]
+__all__ = ["BINS", "WORSE", "Distribution", "entropy_misleads", "entropy_threshold", "range_of", "ranges_of"]
 
 #: Bins of the absolute values; a distribution has as many for each sign.
 BINS = 2048
@@ -20,6 +20,8 @@ BINS = 2048
 _LEVELS = 128
 #: Fewer values than these leave bins empty by chance, and the divergence is one of noise.
 _ENOUGH = 16 * BINS
+#: A range whose noise is so many times that of all values, 3 dB, clips more than it gains.
+WORSE = 2.0
 #: Steps of 8 bits, and the shares of the whole range that the squared error is tried for.
 _STEPS = 255
 _SHARES = np.linspace(0.1, 1, 181)
@@ -72,14 +74,32 @@ def range_of(found: Distribution, options: QuantizeOptions) -> tuple[float, floa
         case "entropy":
             if found.counts.sum() < _ENOUGH:
                 return low, high
-            cut_high = entropy_threshold(_folded(found.counts)) * found.largest / BINS
-            cut_low = -cut_high
+            cut = _cut_by_entropy(found, low, high)
+            return (low, high) if _misled(found, cut, (low, high)) else cut
         case "mse":
             if options.streams is not None:
                 share = least_stream_error(_folded(found.counts), options.streams)
                 return share * low, share * high
             return _least_error(found, low, high)
     return max(low, cut_low), min(high, cut_high)
+
+
+def entropy_misleads(found: Distribution, options: QuantizeOptions) -> bool:
+    """Whether the range of least divergence clips more than it gains, so that `range_of` takes that of all values."""
+    if found.counts.sum() < _ENOUGH:
+        return False
+    whole = range_of(found, replace(options, method="minmax"))
+    return _misled(found, _cut_by_entropy(found, *whole), whole)
+
+
+def _cut_by_entropy(found: Distribution, low: float, high: float) -> tuple[float, float]:
+    end = entropy_threshold(_folded(found.counts)) * found.largest / BINS
+    return max(low, -end), min(high, end)
+
+
+def _misled(found: Distribution, cut: tuple[float, float], whole: tuple[float, float]) -> bool:
+    centres, counts = _filled(found)
+    return _noise(centres, counts, *cut) > WORSE * _noise(centres, counts, *whole)
 
 
 def _folded(counts: np.ndarray) -> np.ndarray:
@@ -134,13 +154,21 @@ def _x_log_x(x: np.ndarray) -> np.ndarray:
 
 def _least_error(found: Distribution, low: float, high: float) -> tuple[float, float]:
     """The share of ``low``..``high`` that quantises with the least squared error."""
-    centres = (np.arange(2 * BINS) - BINS + 0.5) * (found.largest / BINS)
-    used = found.counts > 0
-    centres, counts = centres[used], found.counts[used].astype(np.float64)
-    errors = []
-    for share in _SHARES:
-        step = share * (high - low) / _STEPS
-        least = np.rint(share * low / step)
-        errors.append(counts @ (centres - np.clip(np.rint(centres / step), least, least + _STEPS) * step) ** 2)
+    centres, counts = _filled(found)
+    errors = [_noise(centres, counts, share * low, share * high) for share in _SHARES]
     best = _SHARES[int(np.argmin(errors))]
     return float(best * low), float(best * high)
+
+
+def _filled(found: Distribution) -> tuple[np.ndarray, np.ndarray]:
+    """Centres of the bins that are not empty, and their counts."""
+    centres = (np.arange(2 * BINS) - BINS + 0.5) * (found.largest / BINS)
+    used = found.counts > 0
+    return centres[used], found.counts[used].astype(np.float64)
+
+
+def _noise(centres: np.ndarray, counts: np.ndarray, low: float, high: float) -> float:
+    """Energy of rounding and clipping."""
+    step = (high - low) / _STEPS
+    least = np.rint(low / step)
+    return float(counts @ (centres - np.clip(np.rint(centres / step), least, least + _STEPS) * step) ** 2)

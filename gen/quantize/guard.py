@@ -1,0 +1,63 @@
+"""Whether a quantised model has lost more than it may."""
+
+import math
+from itertools import accumulate
+
+from gen.quantize.report import LayerNoise, Report
+
+__all__ = ["excess"]
+
+#: Layers that a line names at most.
+_NAMED = 3
+
+
+def excess(report: Report, points: float) -> str:
+    """What a model has lost beyond ``points``, where, and what would help; "" if it has not.
+
+    A point is a hundredth: of the labels' right answers; without labels, of the answers of the first output, if they
+    are scores of classes; else of an output's energy that is noise, so 1 is 20 dB. A range that clips more than it
+    gains is too much whatever the answers are: a few hundred samples do not show all that it costs.
+    """
+    lost = _lost(report, points)
+    rows = report.clipped
+    if not lost and not rows:
+        return ""
+    if rows:
+        where = ", ".join(f"{_named(row)} at {row.own_db:.1f} dB, {row.whole_db:.1f} with all values"
+                          for row in rows[:_NAMED])
+        lost = lost or "ranges clip more than they gain"
+        return f"{lost}: the range clips {where}; --method minmax may help"
+    worst = _falls(report)
+    where = ", ".join(f"{_named(row)}, {fall:.1f} dB to {row.sqnr_db:.1f}" for fall, row in worst)
+    nodes = [row.layer for _, row in worst if row.layer]
+    keep = f", or --keep-float {nodes[0]}" if nodes else ""
+    return f"{lost}: most at {where}; more samples, --equalize with --bias-correction{keep} may help"
+
+
+def _named(row: LayerNoise) -> str:
+    return f"{row.layer} ({row.tensor})" if row.layer else f"input {row.tensor}"
+
+
+def _lost(report: Report, points: float) -> str:
+    if report.accuracy_float is not None and report.accuracy_quantized is not None:
+        fall = 100 * (report.accuracy_float - report.accuracy_quantized)
+        return (f"accuracy falls from {100 * report.accuracy_float:.2f} to {100 * report.accuracy_quantized:.2f} %, by "
+                f"more than {points:g} points") if fall > points else ""
+    if report.scores:
+        other = 100 * (1 - report.agreement)
+        return f"{other:.2f} % of the answers are others, more than {points:g}" if other > points else ""
+    bound = -10 * math.log10(points / 100) if points else math.inf
+    poor = [(sqnr, name) for name, sqnr in report.outputs.items() if sqnr is not None and sqnr < bound]
+    if not poor:
+        return ""
+    sqnr, name = min(poor)
+    return f"output {name} is at {sqnr:.1f} dB, so more than {points:g} % of its energy are noise"
+
+
+def _falls(report: Report) -> list[tuple[float, LayerNoise]]:
+    """Tensors where the SQNR falls most below the lowest one of those before them."""
+    rows = [row for row in report.layers if row.sqnr_db is not None]
+    levels = [row.sqnr_db or 0.0 for row in rows]
+    before = [max(levels, default=0.0), *accumulate(levels, min)]
+    falls = [(low - level, row) for low, level, row in zip(before, levels, rows, strict=False)]
+    return sorted((pair for pair in falls if pair[0] > 0), key=lambda pair: -pair[0])[:_NAMED]
