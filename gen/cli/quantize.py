@@ -43,7 +43,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> None:
     refuse_to_replace(arguments.output, arguments.model, arguments.calibrate, arguments.test)
     require_writable(arguments.output)
-    from gen.quantize.guard import excess
+    from gen.quantize.guard import excess, worse_than
     from gen.quantize.report import measure
     from gen.run.calibration import quantize_file
     from gen.run.inputs import InputSpec, read_samples
@@ -61,6 +61,16 @@ def run(arguments: argparse.Namespace) -> None:
         samples, kind = read_samples(arguments.test, specs, change_by=changes_of(arguments)[arguments.test]), "test"
     with status(f"measuring {arguments.model.name}") as remark:
         report = measure(result.found, samples.inputs, samples.labels, progress=progress_of(remark))
+    worse = ""
+    if calibration.options.method in ("entropy", "percentile"):
+        # Those that do not look at errors.
+        with status(f"comparing with all values as ranges, {arguments.model.name}") as remark:
+            plain = replace(calibration, options=replace(calibration.options, method="minmax"),
+                            progress=progress_of(remark))
+            other = quantize_file(arguments.model, plain, dict(arguments.shape)).found
+            worse = worse_than(report, measure(other, samples.inputs, samples.labels, progress=progress_of(remark)),
+                               "minmax")
+    say(filter(None, [worse]))
     lost = "" if arguments.max_loss is None else excess(report, arguments.max_loss)
     if lost:
         if not arguments.json:

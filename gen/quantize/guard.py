@@ -5,10 +5,12 @@ from itertools import accumulate
 
 from gen.quantize.report import LayerNoise, Report
 
-__all__ = ["excess"]
+__all__ = ["excess", "worse_than"]
 
 #: Layers that a line names at most.
 _NAMED = 3
+#: What a method may lose against another: in dB, and in points.
+_DECIBELS, _POINTS = 3.0, 1.0
 
 
 def excess(report: Report, points: float) -> str:
@@ -34,17 +36,39 @@ def excess(report: Report, points: float) -> str:
     return f"{lost}: most at {where}; more samples, --equalize with --bias-correction{keep} may help"
 
 
+def worse_than(report: Report, other: Report, method: str) -> str:
+    """That ``other``, of the same samples by ``method``, is better by more than 3 dB at an output, or by more than a
+    point of accuracy; "" if not.
+    """
+    found = []
+    if report.accuracy_quantized is not None and other.accuracy_quantized is not None:
+        fall = _points(other.accuracy_quantized - report.accuracy_quantized)
+        if fall > _POINTS:
+            found.append(f"accuracy {100 * other.accuracy_quantized:.2f} in place of "
+                         f"{100 * report.accuracy_quantized:.2f} %")
+    for name, sqnr in report.outputs.items():
+        theirs = other.outputs[name]
+        if sqnr is not None and theirs is not None and theirs - sqnr > _DECIBELS:
+            found.append(f"output {name} at {theirs:.1f} in place of {sqnr:.1f} dB")
+    return f"warning: --method {method} is better on these samples: {', '.join(found)}" if found else ""
+
+
+def _points(share: float) -> float:
+    """A difference of shares in points, without what floats add to a whole one."""
+    return round(100 * share, 9)
+
+
 def _named(row: LayerNoise) -> str:
     return f"{row.layer} ({row.tensor})" if row.layer else f"input {row.tensor}"
 
 
 def _lost(report: Report, points: float) -> str:
     if report.accuracy_float is not None and report.accuracy_quantized is not None:
-        fall = 100 * (report.accuracy_float - report.accuracy_quantized)
+        fall = _points(report.accuracy_float - report.accuracy_quantized)
         return (f"accuracy falls from {100 * report.accuracy_float:.2f} to {100 * report.accuracy_quantized:.2f} %, by "
                 f"more than {points:g} points") if fall > points else ""
     if report.scores:
-        other = 100 * (1 - report.agreement)
+        other = _points(1 - report.agreement)
         return f"{other:.2f} % of the answers are others, more than {points:g}" if other > points else ""
     bound = -10 * math.log10(points / 100) if points else math.inf
     poor = [(sqnr, name) for name, sqnr in report.outputs.items() if sqnr is not None and sqnr < bound]

@@ -9,7 +9,7 @@ import pytest
 
 import gen.quantize.quantize as stages
 from gen.cli import main
-from gen.quantize.guard import excess
+from gen.quantize.guard import excess, worse_than
 from gen.quantize.insert import insert
 from gen.quantize.options import QuantizeOptions
 from gen.quantize.ranges import BINS, Distribution, entropy_misleads, range_of
@@ -82,16 +82,31 @@ def report(**changes: object) -> Report:
 
 
 def test_what_is_said() -> None:
-    assert excess(report(), 3.5) == ""
+    assert excess(report(), 3) == ""
     line = excess(report(), 1)
     assert "accuracy falls from 98.00 to 95.00 %, by more than 1 points" in line
     assert "most at c (c.out), 26.0 dB to 12.0, e (e.out), 3.0 dB to 9.0, b" in line and "--keep-float c" in line
     unlabelled = report(accuracy_float=None, accuracy_quantized=None)
-    assert excess(unlabelled, 2) == "" and "1.00 % of the answers are others" in excess(unlabelled, 0.5)
+    assert excess(unlabelled, 1) == "" and "1.00 % of the answers are others" in excess(unlabelled, 0.5)
     image = replace(unlabelled, scores=False)
     assert "output y is at 9.0 dB" in excess(image, 1) and excess(image, 13) == ""
     clipped = report(layers=(LayerNoise("a", "Conv", "a.out", 0.1, 0, 20.0, 10.0, 30.0),), accuracy_quantized=0.98)
     assert "the range clips a (a.out) at 10.0 dB, 30.0 with all values" in excess(clipped, 1)
+
+
+def test_a_method_that_is_worse(given: tuple[str, ...], capsys: pytest.CaptureFixture):
+    """On the samples that were held out, by the whole model."""
+    assert main([*given, "--method", "percentile", "--percentile", "80"]) == 0
+    line, = [text for text in capsys.readouterr().err.splitlines() if "--method minmax is better on these" in text]
+    assert "output logits at " in line and "in place of" in line
+    assert main([*given, "--method", "entropy"]) == 0
+    assert "is better on these" not in capsys.readouterr().err
+
+
+def test_by_how_much() -> None:
+    assert worse_than(report(), report(outputs={"y": 11.9}, accuracy_quantized=0.96), "minmax") == ""
+    assert "output y at 12.1 in place of 9.0 dB" in worse_than(report(), report(outputs={"y": 12.1}), "minmax")
+    assert "accuracy 97.00 in place of 95.00 %" in worse_than(report(), report(accuracy_quantized=0.97), "minmax")
 
 
 def test_divergence_that_misleads() -> None:
