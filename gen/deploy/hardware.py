@@ -8,10 +8,12 @@ from cores.config import ConfigError, NpuConfig
 from cores.errors import NpugenError
 from gen.files.read import read_file, reason
 
-__all__ = ["HardwareError", "hardware_files"]
+__all__ = ["PYNQ_OVERLAY", "HardwareError", "hardware_files"]
 
+#: What only PYNQ needs: its description of the design.
+PYNQ_OVERLAY = "npu.hwh"
 #: What PYNQ loads, both of them.
-_PYNQ = ("npu.bit", "npu.hwh")
+_PYNQ = ("npu.bit", PYNQ_OVERLAY)
 #: What `build` writes for Linux.
 _LINUX = ("npu.dtso", "load.sh")
 #: Bytes of a manifest, far beyond what is written.

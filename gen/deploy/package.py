@@ -13,7 +13,10 @@ from types import MappingProxyType
 import numpy as np
 
 from boards.board import Board
+from boards.logs import standing
 from gen.deploy.c_sources import c_sources
+from gen.deploy.hardware import PYNQ_OVERLAY
+from gen.deploy.notebook import notebook
 from gen.files.write import require_writable, write_file
 from gen.ir import reference
 from gen.run.application import Application
@@ -27,6 +30,8 @@ from npudriver.host import NO_RUNTIME_32
 
 __all__ = ["encoded_sample", "require_free", "runs_whole", "whole_folder", "write_package"]
 
+#: In a package whose bitstream PYNQ can load.
+NOTEBOOK = "run.ipynb"
 _DRIVER = Path(__file__).resolve().parents[2] / "npudriver"
 _RUN = '''#!/usr/bin/env python3
 """Runs the model of this folder on its NPU; `python3 run.py --help` lists the options."""
@@ -73,6 +78,8 @@ def write_package(path: Path, application: Application, samples: Samples, board:
     with whole_folder(path) as folder:
         deployment = _write_folder(folder, application, samples, board, name, progress)
         _write_hardware(folder, hardware)
+        if PYNQ_OVERLAY in hardware:
+            (folder / NOTEBOOK).write_text(notebook(deployment))
         (folder / "README.txt").write_text(_readme(deployment, hardware, runs_whole(board, application)))
     return deployment
 
@@ -161,11 +168,12 @@ def _readme(deployment: Deployment, hardware: Mapping[str, bytes], whole: bool) 
         f"{as_root}python3 -m npudriver serve --listen 0.0.0.0:1234 --token-file TOKEN":
             "lets `gen run --target board:tcp://THIS_BOARD` use the device, with NPUDRIVER_TOKEN_FILE=TOKEN",
     }
-    if "npu.hwh" in hardware:
+    if PYNQ_OVERLAY in hardware:
         uses["sudo python3 run.py --device pynq:hardware/npu.bit"] = "with PYNQ, which loads the bitstream by itself"
+        uses[NOTEBOOK] = "the same in Jupyter, with PYNQ"
     width = max(map(len, uses))
     lines = [
-        f"{deployment.name} for {deployment.board}, by npugen.", "",
+        f"{deployment.name} for {deployment.board}, by npugen.", standing(deployment.board), "",
         *(f"{command:{width}}   {what}" for command, what in uses.items()), "",
         "Needs Python 3.8 or newer and NumPy" + (", and onnxruntime for the processor's part." if host else "."),
         f"The device is {deployment.device} unless --device says otherwise (npudriver/connect.py has the forms).",

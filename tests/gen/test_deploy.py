@@ -2,6 +2,7 @@
 
 import ast
 import json
+import re
 import shutil
 import subprocess
 import sys
@@ -11,8 +12,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from boards.logs import standing
+from boards.registry import get_board
 from cores.config import NpuConfig
 from gen.cli import main
+from gen.deploy.notebook import notebook
 from npudriver import Device, PackageError
 from npudriver.model import Deployment, HostFile
 from sim.devices import FunctionalBackend
@@ -262,7 +266,36 @@ def test_the_bitstream_goes_with_it(model, built, tmp_path):
         assert (folder / "hardware" / name).read_bytes() == (built / name).read_bytes()
     text = (folder / "README.txt").read_text()
     assert "sudo sh hardware/load.sh " in text and "--device pynq:hardware/npu.bit " in text
+    assert standing("zu3eg") in text and "run.ipynb" in text and (folder / "run.ipynb").is_file()
     Deployment.load(folder)
+
+
+def test_the_notebook_runs(model, tmp_path, monkeypatch, capsys):
+    """A notebook of nbformat 4.5 whose cells, run in turn, find the outputs of the reference."""
+    folder = tmp_path / "package"
+    assert deploy(model, folder, "--board", "zu3eg") == 0
+    assert not (folder / "run.ipynb").exists(), "without a bitstream there is nothing that PYNQ could load"
+    values = json.loads(notebook(Deployment.load(folder)))
+    assert (values["nbformat"], values["nbformat_minor"]) == (4, 5) and values["metadata"]["kernelspec"]["name"]
+    names = [cell["id"] for cell in values["cells"]]
+    assert len(set(names)) == len(names) and all(re.fullmatch("[A-Za-z0-9_-]{1,64}", name) for name in names)
+    kinds = {"markdown": {"cell_type", "id", "metadata", "source"},
+             "code": {"cell_type", "id", "metadata", "source", "execution_count", "outputs"}}
+    assert all(set(cell) == kinds[cell["cell_type"]] for cell in values["cells"])
+    assert standing("zu3eg") in "".join(values["cells"][0]["source"])
+
+    opened = []
+    config = get_board("zu3eg").config(16)
+    monkeypatch.setattr("npudriver.open_backend", lambda url: opened.append(url) or FunctionalBackend(config))
+    monkeypatch.chdir(folder)
+    names = {}
+    capsys.readouterr()
+    for cell in values["cells"]:
+        if cell["cell_type"] == "code":
+            exec(compile("".join(cell["source"]), cell["id"], "exec"), names)
+    said = capsys.readouterr().out
+    assert opened == ["pynq:hardware/npu.bit"]
+    assert "\ndiffering 0\n" in said and "inferences a second" in said
 
 
 @pytest.mark.rtl
