@@ -39,8 +39,8 @@ from .ports import ports_of
 
 __all__ = ["DESCRIPTIONS", "descriptions", "driver_header", "manifest", "register_map", "vendor_project"]
 
-#: What describes the machine to tools of any vendor; each is made of the template of its name.
-DESCRIPTIONS = ("npu.rdl", "npu.ipxact.xml", "npu.core")
+#: What describes the machine to people and to tools of any vendor; each is made of the template of its name.
+DESCRIPTIONS = ("npu.md", "npu.rdl", "npu.ipxact.xml", "npu.core")
 
 
 def _environment() -> jinja2.Environment:
@@ -99,11 +99,12 @@ def driver_header(config: NpuConfig) -> str:
 
 
 def descriptions(board: Board, config: NpuConfig) -> dict[str, str]:
-    """File name -> content of what describes the machine to tools of any vendor: SystemRDL, IP-XACT, FuseSoC."""
-    environment = _environment()
+    """File name -> content of what describes the build to people, and the machine to tools of any vendor."""
+    environment, family = _environment(), get_family(board.family)
     values = {
         **_tables(config), "board": board, "ports": ports_of(config), "registers_bytes": 1 << port_bits(config),
-        "described_registers": described_registers(config), "fusesoc": get_family(board.family).fusesoc,
+        "described_registers": described_registers(config), "fusesoc": family.fusesoc,
+        "standing": standing(board.name), "project": list(family.project),
     }
     return {name: environment.get_template(f"{name}.jinja").render(values) for name in DESCRIPTIONS}
 

@@ -12,12 +12,13 @@ from pathlib import Path
 
 import pytest
 
+from boards.logs import standing
 from boards.registry import BOARDS, get_board
 from cores.arch.registers import VERSION, Control, Status, registers_of
 from cores.config import NpuConfig
 from cores.emit import emit_verilog
 from gen.families.registry import get_family
-from gen.hw.export import descriptions, manifest, vendor_project
+from gen.hw.export import DESCRIPTIONS, descriptions, manifest, vendor_project
 from gen.hw.fields import described_registers
 from gen.hw.ports import ports_of
 
@@ -231,6 +232,14 @@ def test_ecp5_is_synthesised_as_build_route_does():
     lines = vendor_project(board, board.config(16))["npu.ys"].splitlines()
     assert lines[1:] == ["read_verilog npu.v", *get_family("ecp5").flat_netlist("npu", "npu.mapped.json")]
     assert any(line.startswith("rename -hide") for line in lines)
+
+
+@pytest.mark.parametrize("board", BOARDS.values(), ids=BOARDS)
+def test_the_readme_says_what_was_tried_and_names_the_files(board):
+    text = descriptions(board, board.config(16))["npu.md"]
+    assert standing(board.name) in text and board.part in text
+    for name in (*vendor_project(board, board.config(16)), *set(DESCRIPTIONS) - {"npu.md"}, "manifest.json", "npu.v"):
+        assert f"`{name}`" in text
 
 
 def test_the_manifest_has_the_digest_of_every_file():
