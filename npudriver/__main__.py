@@ -18,7 +18,7 @@ from .access import read_token
 from .arrays import read_arrays, write_arrays
 from .connect import device_of_file, open_backend
 from .device import Device
-from .doctor import Bench, examine
+from .doctor import Bench, Finding, examine, not_opened
 from .errors import DriverError, PackageError
 from .model import Deployment
 from .registers import Registers
@@ -98,8 +98,8 @@ def _parser() -> argparse.ArgumentParser:
     serve.add_argument("--memory", type=_positive, default=64, metavar="MIB",
                        help="what they have of its memory (default 64)")
     for sub in (run, info, doctor, serve):
-        sub.add_argument("--device", metavar="URL", help="uio:[NAME], pynq:FILE.bit, tcp://HOST[:PORT] (default: the "
-                         "that of the model's board; for serve uio:)")
+        sub.add_argument("--device", metavar="URL", help="uio:[NAME], pynq:FILE.bit, tcp://HOST[:PORT] (default: that "
+                         "of the model's board; for serve uio:)")
     return parser
 
 
@@ -184,18 +184,29 @@ def _info(arguments: argparse.Namespace) -> int:
 
 def _doctor(arguments: argparse.Namespace) -> int:
     deployment = Deployment.load(arguments.model)
-    backend = open_backend(arguments.device or device_of_file(deployment.device) or _DEVICE)
     findings = []
-    try:
-        for finding in examine(Bench(backend, deployment.machine)):
-            findings.append(finding)
-            if not arguments.json:
-                print(finding, flush=True)
-    finally:
-        backend.close()
+    for finding in _findings(arguments.device or device_of_file(deployment.device) or _DEVICE, deployment):
+        findings.append(finding)
+        if not arguments.json:
+            print(finding, flush=True)
     if arguments.json:
         print(json.dumps([{**vars(finding), "ok": finding.ok} for finding in findings]))
     return 0 if all(finding.ok for finding in findings) else 1
+
+
+def _findings(device: str, deployment: Deployment) -> Iterator[Finding]:
+    try:
+        backend = open_backend(device)
+    except DriverError as error:
+        finding = not_opened(error)
+        if finding is None:
+            raise
+        yield finding
+        return
+    try:
+        yield from examine(Bench(backend, deployment.machine))
+    finally:
+        backend.close()
 
 
 def _end(number: int, frame: FrameType | None) -> None:

@@ -5,5 +5,6 @@ A check is a `Check` of `LADDER`, in order; the first that fails ends the ladder
 
 from .check import Bench, CheckError
 from .ladder import LADDER, Check, Finding, examine
+from .opening import not_opened
 
-__all__ = ["Bench", "Check", "CheckError", "Finding", "LADDER", "examine"]
+__all__ = ["Bench", "Check", "CheckError", "Finding", "LADDER", "examine", "not_opened"]

@@ -142,6 +142,19 @@ def test_differences():
         assert difference(data, changed) == f"data line {line} of {width} is stuck at 0"
 
 
+@pytest.mark.parametrize(("device", "words"), [("uio:nothing_of_that_name", "not loaded"),
+                                               ("tcp://127.0.0.1:1", "nothing answers there")])
+def test_a_device_that_cannot_be_opened(device, words, tmp_path, capsys):
+    """Is a finding as well, on standard output and in JSON."""
+    Deployment(name="small", board="b", device="uio:", machine=MACHINE, inputs={"x": ("uint8", [4, 6, 6])},
+               outputs=[program().outputs[0].name], segments=[program()]).save(tmp_path)
+    assert commands.main(["doctor", str(tmp_path), "--device", device, "--json"]) == 1
+    [finding] = json.loads(capsys.readouterr().out)
+    assert finding["check"] == "open" and words in finding["wrong"] and finding["next"]
+    assert commands.main(["doctor", str(tmp_path), "--device", "nonsense:"]) != 0
+    assert "bad-url" in capsys.readouterr().err
+
+
 def test_the_command(tmp_path, monkeypatch, capsys):
     backend: Backend = FunctionalBackend(CONFIG)
     monkeypatch.setattr(commands, "open_backend", lambda url: backend)
