@@ -3,7 +3,7 @@
 import json
 from typing import Any
 
-from boards.logs import standing
+from gen.hw.logs import standing
 from npudriver import Deployment
 
 __all__ = ["notebook"]

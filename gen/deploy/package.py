@@ -13,11 +13,11 @@ from types import MappingProxyType
 import numpy as np
 
 from boards.board import Board
-from boards.logs import standing
 from gen.deploy.c_sources import c_sources
 from gen.deploy.hardware import PYNQ_OVERLAY
 from gen.deploy.notebook import notebook
 from gen.files.write import require_writable, write_file
+from gen.hw.logs import standing
 from gen.ir import reference
 from gen.run.application import Application
 from gen.run.inputs import Samples

@@ -11,7 +11,6 @@ from typing import Any
 import jinja2
 
 from boards.board import Board
-from boards.logs import standing
 from cores.arch.error_codes import ERROR_CODES, ERROR_TEXTS
 from cores.arch.instruction_layout import INDEX_BITS
 from cores.arch.isa import HEADER, HEADER_BITS, INSTRUCTION_BYTES, LAYOUTS, QUEUE_OPERATIONS, Opcode, Queue
@@ -35,6 +34,7 @@ from cores.emit import emit_component
 from gen.families.registry import get_family
 
 from .fields import described_registers
+from .logs import standing
 from .ports import ports_of
 
 __all__ = ["DESCRIPTIONS", "descriptions", "driver_header", "manifest", "register_map", "vendor_project"]

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from boards.logs import LOGS, standing
 from boards.registry import BOARDS
+from gen.hw.logs import LOGS, standing
 
 FOLDER = Path("docs/logs")
 
@@ -16,6 +16,6 @@ def test_every_log_is_there_and_of_a_board():
 
 
 def test_what_reports_say(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("boards.logs.LOGS", {"zu3eg": "zu3eg-2030-01-02.md"})
+    monkeypatch.setattr("gen.hw.logs.LOGS", {"zu3eg": "zu3eg-2030-01-02.md"})
     assert standing("zu3eg").startswith("Tried on hardware: docs/logs/zu3eg-2030-01-02.md")
     assert standing("kv260").startswith("Not tried on hardware")

@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from boards.logs import standing
 from boards.registry import BOARDS
 from gen.families.registry import get_family
 from gen.hw.export import vendor_project
+from gen.hw.logs import standing
 from gen.hw.ports import ports_of
 from tests.boards.mock_quartus import MockComponent, MockPlatformDesigner, MockQuartus, MockTiming
 from tests.boards.tcl_mock import MockError

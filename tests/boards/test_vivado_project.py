@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from boards.logs import standing
 from boards.registry import BOARDS
 from gen.families.registry import get_family
 from gen.hw.export import vendor_project
+from gen.hw.logs import standing
 from tests.boards.mock_vivado import MockVivado
 from tests.boards.tcl_mock import MockError
 

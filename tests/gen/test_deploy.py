@@ -12,11 +12,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from boards.logs import standing
 from boards.registry import get_board
 from cores.config import NpuConfig
 from gen.cli import main
 from gen.deploy.notebook import notebook
+from gen.hw.logs import standing
 from npudriver import Device, PackageError
 from npudriver.model import Deployment, HostFile
 from sim.devices import FunctionalBackend

@@ -12,7 +12,6 @@ from pathlib import Path
 
 import pytest
 
-from boards.logs import standing
 from boards.registry import BOARDS, get_board
 from cores.arch.registers import VERSION, Control, Status, registers_of
 from cores.config import NpuConfig
@@ -20,6 +19,7 @@ from cores.emit import emit_verilog
 from gen.families.registry import get_family
 from gen.hw.export import DESCRIPTIONS, descriptions, manifest, vendor_project
 from gen.hw.fields import described_registers
+from gen.hw.logs import standing
 from gen.hw.ports import ports_of
 
 BOARD = get_board("zu3eg")
