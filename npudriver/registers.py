@@ -123,6 +123,8 @@ class Registers:
         """
         if not self.has_limits or self._confined == (first, last):
             return
+        if self.status() & self.busy:   # whose limits stand as they are
+            raise DeviceError("the device is busy", code="device-busy")
         self._confined = None
         self.write("limit_lock", 0)
         if not self.read("limit_lock"):

@@ -33,7 +33,7 @@ _REGIONS = ("program_low", "program_high", "program_length", "data_low", "data_h
 
 
 class Session:
-    """``backend`` with ``memory`` bytes of its memory. One client at a time; `end` makes it ready for the next.
+    """``backend`` with ``memory`` bytes of its memory. One client at a time; `end` makes it ready for each.
 
     Raises DeviceError where the device is not ``machine``, OutOfMemoryError, TransportError.
     """
@@ -48,7 +48,6 @@ class Session:
         if (self._buffer.address + memory - 1) >> machine.address_bits:
             raise OutOfMemoryError(f"memory at {self._buffer.address:#x} is out of the machine's reach, whose bus has "
                                    f"{machine.address_bits} address bits; reserve lower memory")
-        self._confine()
         self._timeout = self._device.read("timeout")
         windows = Windows(REGISTERS, _MEMORY, memory, self._buffer.address, _WAIT, _RESET)
         self._info = {INFO + 4 * number: word for number, word in enumerate(windows.words())}

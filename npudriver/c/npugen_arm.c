@@ -15,6 +15,7 @@
 #define TIMER_CONTROL 0x8u
 
 #define ALL UINT32_MAX
+#define RESET_MICROSECONDS 10u
 
 /* UG585: the timer has half of a processor's 667 MHz. Unlocked, level shifters on, fabric out of reset, locked; the
  * reset is FCLK_RESET0_N. */
@@ -23,11 +24,14 @@ const npugen_arm_system npugen_zynq_7000 = {
     {{0xF8000008u, ALL, 0xDF0Du}, {0xF8000900u, ALL, 0xFu}, {0xF8000240u, ALL, 0}, {0xF8000004u, ALL, 0x767Bu}},
     {{0xF8000008u, ALL, 0xDF0Du}, {0xF8000240u, ALL, 1}, {0xF8000240u, ALL, 0}, {0xF8000004u, ALL, 0x767Bu}},
     4, 4};
+#if !defined(__arm__)
 /* UG1085. The boot loader has opened the way; the machine is not reset from here. */
 const npugen_arm_system npugen_zynq_ultrascale = {
     0xF9010000u, 121, 64, 0, 0, 0, {{0, 0, 0}}, {{0, 0, 0}}, 0, 0};
+#endif
 /* Cyclone V Hard Processor System Technical Reference Manual: a quarter of 800 MHz. The lightweight bridge leaves its
- * reset, and the processors see it; memory at 0 stays. REMAP is write-only. The port to the SDRAM is the boot loader's.
+ * reset, and the processors see it; memory at 0 stays. REMAP is write-only, so that the heavy bridge, if the boot loader
+ * had opened that, is closed to the processors: with it in use, write 0x19. The port to the SDRAM is the boot loader's.
  */
 const npugen_arm_system npugen_cyclone_v = {
     0xFFFED000u, 72, 32, 0xFFFEF000u, 0xFFFEC200u, 200000000u,
@@ -76,7 +80,7 @@ static uint64_t micros(uint64_t count, uint64_t rate) {
 static uint64_t now(void *context) {
     const npugen_arm_system *system = ((npugen_arm *)context)->system;
     uint32_t high, low;
-    if (!system->timer) return micros(npugen_cpu_count(), npugen_cpu_rate());
+    if (!system->timer) return micros(npugen_cpu_count(), system->timer_hz ? system->timer_hz : npugen_cpu_rate());
     do {
         high = npugen_cpu_read(system->timer + TIMER_HIGH);
         low = npugen_cpu_read(system->timer + TIMER_LOW);
@@ -95,7 +99,11 @@ static void pause(void *context, uint32_t microseconds) {
 
 static npugen_status reset(void *context) {
     const npugen_arm_system *system = ((npugen_arm *)context)->system;
-    apply(system->reset, system->reset_count);
+    /* A reset block of the fabric filters short pulses, and takes a while to let go. */
+    for (unsigned number = 0; number < system->reset_count; ++number) {
+        const uint64_t begin = (apply(&system->reset[number], 1), now(context));
+        while (now(context) - begin < RESET_MICROSECONDS) {}
+    }
     return NPUGEN_OK;
 }
 
@@ -104,7 +112,9 @@ void npugen_arm_open(npugen_arm *arm, npugen_port *port, const npugen_arm_system
     arm->system = system;
     apply(system->open, system->open_count);
     if (system->timer)
-        npugen_cpu_write(system->timer + TIMER_CONTROL, npugen_cpu_read(system->timer + TIMER_CONTROL) | 1u);
+        /* On, and without the prescaler that a boot loader may have left. */
+        npugen_cpu_write(system->timer + TIMER_CONTROL,
+                         (npugen_cpu_read(system->timer + TIMER_CONTROL) & ~0xFF00u) | 1u);
     *port = (npugen_port){arm,           (volatile uint32_t *)registers,
                           memory,        (uintptr_t)memory,
                           size,          system->line,

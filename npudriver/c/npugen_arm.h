@@ -5,7 +5,8 @@
  *
  * Addresses are physical ones, as the memory's mapping of a bare-metal program is flat. The machine's registers must be
  * Device memory. No exception is taken: the interrupt is seen at the interrupt controller, as pending, and stays
- * disabled there. Not tried on hardware.
+ * disabled there; code that is not secure sees it if it is of group 1, and else waits as long as it is told. Not tried on
+ * hardware.
  */
 #ifndef NPUGEN_ARM_H
 #define NPUGEN_ARM_H
@@ -27,14 +28,17 @@ typedef struct npugen_arm_system {
     uint32_t line;        /* bytes of a cache line */
     uint32_t outer;       /* the second-level cache controller PL310; 0: the processor's own operations reach memory */
     uint32_t timer;       /* the global timer of a Cortex-A9; 0: the generic timer */
-    uint32_t timer_hz;
+    uint32_t timer_hz;    /* counts a second; 0: as the generic timer says, which the boot loader must have set */
     /* What lets processor and fabric reach each other, once the fabric is configured; and what resets the machine. */
     npugen_arm_write open[4], reset[4];
     unsigned open_count, reset_count;
 } npugen_arm_system;
 
 /* As after the usual boot loader; copy and change what a board does otherwise, such as timer_hz. */
-extern const npugen_arm_system npugen_zynq_7000, npugen_zynq_ultrascale, npugen_cyclone_v;
+extern const npugen_arm_system npugen_zynq_7000, npugen_cyclone_v;
+#if !defined(__arm__) /* in 32-bit code its timer cannot be read */
+extern const npugen_arm_system npugen_zynq_ultrascale;
+#endif
 
 typedef struct npugen_arm {
     const npugen_arm_system *system;

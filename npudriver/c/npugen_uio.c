@@ -126,6 +126,20 @@ static npugen_status failed(npugen_uio *uio, const char *what, const char *why) 
     return NPUGEN_IO;
 }
 
+/* What the device tree calls a UIO device. */
+static int device_name(const char *sysfs, const char *entry, char *name, size_t size) {
+    char path[PATH_SIZE];
+    FILE *file;
+    int found;
+    snprintf(path, sizeof path, "%.200s/uio/%.64s/name", sysfs, entry);
+    file = fopen(path, "r");
+    if (!file) return 0;
+    found = fgets(name, (int)size, file) != NULL;
+    if (found) name[strcspn(name, "\n")] = '\0';
+    fclose(file);
+    return found;
+}
+
 /* The file of the UIO device that the device tree calls so: how many there are, the first of them in found. */
 static unsigned find_device(const char *sysfs, const char *wanted, char *found, size_t size) {
     char path[PATH_SIZE], name[64];
@@ -134,17 +148,9 @@ static unsigned find_device(const char *sysfs, const char *wanted, char *found, 
     DIR *folder;
     snprintf(path, sizeof path, "%.200s/uio", sysfs);
     folder = opendir(path);
-    while (folder && (entry = readdir(folder)) != NULL) {
-        FILE *file;
-        snprintf(path, sizeof path, "%.200s/uio/%.64s/name", sysfs, entry->d_name);
-        file = fopen(path, "r");
-        if (!file) continue;
-        if (fgets(name, sizeof name, file)) {
-            name[strcspn(name, "\n")] = '\0';
-            if (!strcmp(name, wanted) && ++count == 1) snprintf(found, size, "%.60s", entry->d_name);
-        }
-        fclose(file);
-    }
+    while (folder && (entry = readdir(folder)) != NULL)
+        if (device_name(sysfs, entry->d_name, name, sizeof name) && !strcmp(name, wanted) && ++count == 1)
+            snprintf(found, size, "%.60s", entry->d_name);
     if (folder) closedir(folder);
     return count;
 }
@@ -178,7 +184,9 @@ static npugen_status open_limits(npugen_uio *uio, const char *dev, const char *s
     char path[PATH_SIZE], wanted[80], name[64];
     uint64_t size = 0;
     void *mapped;
-    snprintf(wanted, sizeof wanted, "%.64s-limits", base_name(device));
+    /* A device that is named by its file is called otherwise in the device tree. */
+    snprintf(wanted, sizeof wanted, "%.64s-limits",
+             device_name(sysfs, base_name(device), name, sizeof name) ? name : base_name(device));
     if (find_device(sysfs, wanted, name, sizeof name) != 1) return NPUGEN_OK;
     snprintf(path, sizeof path, "%.200s/%s", dev, name);
     uio->limits_file = open(path, O_RDWR | O_SYNC | O_CLOEXEC);
