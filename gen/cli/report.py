@@ -2,6 +2,7 @@
 
 import argparse
 import json
+import os
 import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
 
 #: Reports beside each other on a page.
 _MOST = 2
+#: Arguments that say where a page comes from and goes to; all others say what is measured.
+_OF_THE_PAGE = ("models", "output", "trace", "json")
 
 EXAMPLE = """example:
   %(prog)s examples/digits/digits_int8.onnx -o build/report.html"""
@@ -47,19 +50,26 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> None:
-    if len(arguments.models) > _MOST:
-        raise UsageError(f"{len(arguments.models)} models: a page has at most {_MOST} beside each other")
+    _require_at_most(len(arguments.models))
     output = arguments.output or (None if arguments.json else Path("build/report.html"))
     for path in (output, arguments.trace):
         if path is not None:
             refuse_to_replace(path, *arguments.models)
             require_writable(path)
-    if len(arguments.models) > 1 and arguments.trace:
+    if output and arguments.trace and os.path.realpath(output) == os.path.realpath(arguments.trace):
+        raise UsageError(f"the page and --trace are both {output}", code="option-conflict")
+    if all(_is_report(path) for path in arguments.models):
+        _require_no_choice(arguments)
+    saved = {path: _saved(path) for path in arguments.models if _is_report(path)}
+    many = sum(len(saved.get(path, (path,))) for path in arguments.models)
+    _require_at_most(many)
+    if many > 1 and arguments.trace:
         raise UsageError("--trace is of one model", code="option-conflict")
     from gen.report.page import page_of
     from gen.report.trace import trace_of
 
-    reports = [_report(arguments, path) for path in arguments.models]
+    reports = [report for path in arguments.models
+               for report in (saved[path] if path in saved else [_report(arguments, path)])]
     if output is not None:
         write_file(output, page_of(reports))
         messages.print(f"{output}: open it in a browser", soft_wrap=True)
@@ -72,12 +82,35 @@ def run(arguments: argparse.Namespace) -> None:
         print_json(asdict(reports[0]) if len(reports) == 1 else [asdict(report) for report in reports])
 
 
-def _report(arguments: argparse.Namespace, path: Path) -> "Report":
-    if path.suffix == ".json":
-        from gen.report.read import read_report
+def _is_report(path: Path) -> bool:
+    return path.suffix == ".json"
 
-        require_file(path)
-        return read_report(path)
+
+def _require_at_most(models: int) -> None:
+    if models > _MOST:
+        raise UsageError(f"{models} models: a page has at most {_MOST} beside each other")
+
+
+def _require_no_choice(arguments: argparse.Namespace) -> None:
+    """Raises UsageError for an option of machine, compiler or measuring, which do nothing to saved reports."""
+    parser = argparse.ArgumentParser()
+    add_arguments(parser)
+    usual = vars(parser.parse_args([str(path) for path in arguments.models]))
+    for action in parser._actions:
+        name = action.dest
+        if name in usual and name not in _OF_THE_PAGE and getattr(arguments, name) != usual[name]:
+            raise UsageError(f"{action.option_strings[0]} changes nothing in a saved report; give it with the model",
+                             code="option-conflict")
+
+
+def _saved(path: Path) -> "list[Report]":
+    from gen.report.read import read_reports
+
+    require_file(path)
+    return read_reports(path)
+
+
+def _report(arguments: argparse.Namespace, path: Path) -> "Report":
     from boards.clock import Clock
     from boards.registry import get_board
     from gen.hw.clock import clock_of

@@ -98,8 +98,9 @@ class Edge:
 
 @dataclass(frozen=True, kw_only=True)
 class Roofline:
-    """``macs``: the most a cycle. ``bytes_of_memory``: the memory's bytes a cycle, of the board's data sheet for long
-    bursts; ``bytes_of_port``: of the port, reads and writes together."""
+    """``macs``: the most a cycle. ``bytes_of_memory``: a cycle, of the memory that the report was measured with, for
+    long bursts as its data sheet has them; ``bytes_of_port``: of the port, reads and writes together. Of an ideal
+    memory both are a beat each way."""
 
     macs: int
     bytes_of_port: float

@@ -11,6 +11,7 @@ from typing import Any
 
 from boards.board import Board
 from boards.clock import Clock
+from cores.config import ConfigError, NpuConfig
 from gen.hw.remembered import synthesis_of
 from gen.report.document import (
     FORMAT,
@@ -132,7 +133,7 @@ def _machine(subject: Subject) -> Machine:
     found = synthesis_of(board, config)
     totals = found.totals if found else {}
     words = ("estimated by Yosys's synthesis" if found else
-             f"not known: `gen build --board {board.name} --synth` finds it and remembers it")
+             f"not known: `gen build --board {board.name} {_options(board, config)} --synth` finds it and remembers it")
     return Machine(
         board=board.name, board_title=board.title, part=board.part, macs=config.macs, features=list(config.features),
         beat_bytes=config.beat_bytes, digest=config.digest, config=config.to_dict(), clock_mhz=subject.clock.mhz,
@@ -140,8 +141,24 @@ def _machine(subject: Subject) -> Machine:
         area=[Area(resource=name, used=totals.get(name), available=count) for name, count in board.resources.items()])
 
 
+def _options(board: Board, config: NpuConfig) -> str:
+    """Those of ``build`` that describe the machine; the file that it writes, for one that is no preset with
+    features."""
+    try:
+        preset = board.config(config.macs)
+        known = board.config(config.macs, **preset.feature_fields(config.features)) == config
+    except ConfigError:
+        known = False
+    if not known:
+        return "--config config.json"
+    features = f" --features {','.join(config.features)}" if config.features else ""
+    return f"--macs {config.macs}{features}"
+
+
 def _roofline(subject: Subject) -> Roofline:
-    config, board = subject.measured[0].program.config, subject.board
+    config, board = subject.measured[0].program.config, subject.memory
+    if board is None:       # a beat each way in every cycle
+        return Roofline(macs=config.macs, bytes_of_port=2 * config.beat_bytes, bytes_of_memory=2 * config.beat_bytes)
     port = sum(config.beat_bytes / board.port_cycles(config.beat_bits, write=write) for write in (False, True))
     return Roofline(macs=config.macs, bytes_of_port=port,
                     bytes_of_memory=board.memory.sustained / (subject.clock.mhz * 1e6))

@@ -212,7 +212,7 @@ function table(report, root, choose) {
       n => n === Infinity ? "–" : n.toFixed(1)]] : [])];
   const body = make("tbody"), heads = [];
   let by = -1, down = false;
-  const filter = make("input", {type: "search", placeholder: "name, operation or mode", "aria-label": "Filter layers",
+  const filter = make("input", {type: "search", placeholder: "name, operation or mode", size: 26, "aria-label": "Filter layers",
     oninput: () => fill()});
   function fill() {
     const wanted = filter.value.toLowerCase();
@@ -404,9 +404,11 @@ function roofline(report, root, choose) {
   const points = report.layers.map((layer, at) => [layer.useful_macs / Math.max(1, layer.dram_bytes),
     layer.useful_macs / Math.max(1, layer.cycles), at]).filter(([x, y]) => x > 0 && y > 0);
   if (!points.length) return;
-  section(root, "Roofline", `At most ${count(roof.macs)} MACs a cycle; the memory of ${report.machine.board_title} `
-    + `brings ${roof.bytes_of_memory.toFixed(1)} bytes a cycle in long bursts, the port at most `
-    + `${roof.bytes_of_port.toFixed(1)}, both ways together. A layer below the slope is bound by memory at best, one `
+  const brings = report.memory ? `the memory of ${report.memory} brings ${roof.bytes_of_memory.toFixed(1)} bytes a cycle `
+    + `in long bursts, the port at most ${roof.bytes_of_port.toFixed(1)}, both ways together`
+    : `the ideal memory brings ${roof.bytes_of_memory.toFixed(1)} bytes a cycle, a beat each way`;
+  section(root, `Roofline: ${report.memory ? `memory of ${report.memory}` : "ideal memory"}`,
+    `At most ${count(roof.macs)} MACs a cycle; ${brings}. A layer below the slope is bound by memory at best, one `
     + "below the flat part by the array. Binary and Winograd layers can lie above it.");
   const xs = points.map(point => point[0]);
   const low = Math.min(...xs, roof.macs / slow) / 2, high = Math.max(...xs, roof.macs / slow) * 2;
@@ -439,6 +441,8 @@ function memory(report, root) {
       + `and parameters (below the tensors); ${map.kept.length ? `on the chip alone: ${map.kept.join(", ")}` :
         "no result stays on the chip alone"}.`));
     if (!map.tensors.length) continue;
+    // Addresses in steps of a power of two.
+    const step = 2 ** Math.ceil(Math.log2(Math.max(1, map.size) / 5)), top = step * Math.ceil(map.size / step);
     const colours = ["#7fb3d5", "#a3c9a8", "#e6c27a", "#c9a6d8", "#e2a1a1", "#8fd0c8"];
     chart(root, 260, "Tensors in memory over the layers", (width, ink) => ({
       tooltip: {...tip(ink), formatter: event => { const one = map.tensors[event.dataIndex];
@@ -446,10 +450,13 @@ function memory(report, root) {
           + (one.first < 0 ? "from the start" : `from ${safe(own[one.first].name)}`)
           + (one.last >= steps ? " to the end" : one.last >= 0 ? ` to ${safe(own[one.last].name)}` : ""); }},
       grid: {left: 78, right: 16, top: 26, bottom: 44},
-      xAxis: axis(ink, {type: "value", min: -1, max: steps + 1, name: "layer", nameLocation: "middle", nameGap: 26,
-        minInterval: 1, axisLabel: {color: ink.text, formatter: value => value >= 0 && value < steps ? value + 1 : ""}}),
-      yAxis: axis(ink, {type: "value", min: 0, max: map.size, name: "address", splitNumber: 4,
-        axisLabel: {color: ink.text, formatter: bytes}}),
+      xAxis: axis(ink, {type: "value", min: -1, max: steps + 1, name: "layer, at its left edge", nameLocation: "middle",
+        nameGap: 26, interval: Math.ceil((steps + 2) * 84 / Math.max(84, width - 94)),
+        axisLabel: {color: ink.text, align: "left", width: 78, overflow: "truncate", showMinLabel: true,
+          formatter: value => own[value] ? own[value].name : value === -1 ? "start" : value === steps ? "end" : ""}}),
+      yAxis: axis(ink, {type: "value", min: 0, max: top, name: "address", interval: step,
+        axisLine: {onZero: false, lineStyle: {color: ink.faint}}, axisLabel: {color: ink.text, formatter: value =>
+          bytes(value).replace(/\.0+(?= )/, "")}}),
       series: [{type: "custom", clip: true, encode: {x: [0, 2], y: [1, 3]},
         data: map.tensors.map(one => [one.first, one.offset, one.last + 1, one.offset + one.size]),
         renderItem: (params, api) => {
@@ -500,11 +507,11 @@ function facts(report, root) {
   section(root, "The machine on the board", `Area: ${machine.area_known}.`);
   root.append(rows([["board", `${machine.board_title} (${machine.part})`],
     ["clock", `${machine.clock_mhz.toFixed(1)} MHz, ${machine.clock}`],
-    ...machine.area.map(one => [one.resource, one.used === null ? `of ${count(one.available)}`
-      : `${count(one.used)} of ${count(one.available)}, ${percent(one.used, one.available)}`])]));
+    ...machine.area.filter(one => one.used !== null).map(one => [one.resource,
+      `${count(one.used)} of ${count(one.available)}, ${percent(one.used, one.available)}`])]));
   section(root, "To make this again");
   root.append(rows([["command", repeat.command], ["npugen", repeat.version], ["commit", repeat.commit || "not known"],
-    ["Python", repeat.python], ["SHA-256 of the input", repeat.model_sha256], ["configuration", machine.digest]]));
+    ["Python", repeat.python], ["SHA-256 of the input", repeat.model_sha256], ["configuration", `0x${machine.digest.toString(16).padStart(8, "0")}`]]));
   root.append(make("details", {}, make("summary", {}, "All parameters of the configuration"),
     rows(Object.entries(machine.config).map(([name, value]) => [name, JSON.stringify(value)]))));
 }
@@ -542,10 +549,9 @@ addEventListener("resize", () => {
 const reports = JSON.parse(document.getElementById("data").textContent);
 document.title = reports.map(report => report.name).join(" and ") + ", npugen report";
 if (reports.length > 1) document.body.classList.add("two");
-for (const report of reports) {
-  const root = make("article");
-  document.getElementById("reports").append(root);
-  draw(report, root);
-}
+// All in their places before the first is drawn: charts take the width that their article has then.
+const articles = reports.map(() => make("article"));
+document.getElementById("reports").append(...articles);
+reports.forEach((report, at) => draw(report, articles[at]));
 document.body.dataset.ready = "yes";
 })();

@@ -8,7 +8,7 @@ from cores.errors import NpugenError
 from gen.report.document import FORMAT, Report
 from npudriver.files import read_file
 
-__all__ = ["ReportError", "read_report"]
+__all__ = ["ReportError", "read_reports"]
 
 
 class ReportError(NpugenError, ValueError):
@@ -17,12 +17,16 @@ class ReportError(NpugenError, ValueError):
     code = "damaged-report"
 
 
-def read_report(path: Path) -> Report:
-    """One that ``gen report --json`` has printed. Raises ReportError, OSError."""
+def read_reports(path: Path) -> list[Report]:
+    """What ``gen report --json`` has printed: a report, or those beside each other. Raises ReportError, OSError."""
     try:
-        report = msgspec.json.decode(read_file(path), type=Report)
+        found = msgspec.json.decode(read_file(path), type=Report | list[Report])
     except (msgspec.DecodeError, ValueError) as error:
         raise ReportError(f"{path}: no report ({error}); make it with `gen report MODEL --json`") from None
-    if report.format != FORMAT:
-        raise ReportError(f"{path}: a report of format {report.format}, not {FORMAT}; make it again")
-    return report
+    reports = found if isinstance(found, list) else [found]
+    if not reports:
+        raise ReportError(f"{path}: no report in it; make it with `gen report MODEL --json`")
+    for report in reports:
+        if report.format != FORMAT:
+            raise ReportError(f"{path}: a report of format {report.format}, not {FORMAT}; make it again")
+    return reports

@@ -17,7 +17,7 @@ from gen.cli import main
 from gen.report.columns import pack, unpack
 from gen.report.document import Report
 from gen.report.page import page_of
-from gen.report.read import read_report
+from gen.report.read import read_reports
 from gen.report.trace import trace_of
 from tests import ROOT
 from tests.gen.cli.calls import error_line
@@ -158,7 +158,7 @@ def test_trace_and_page(model: str, capsys: pytest.CaptureFixture):
                  "--json"]) == 0
     text = capsys.readouterr().out
     Path("report.json").write_text(text)
-    found = read_report(Path("report.json"))
+    (found,) = read_reports(Path("report.json"))
     trace = json.loads(Path("trace.json").read_text())
     assert trace == trace_of(found)
     spans = [event for event in trace["traceEvents"] if event["ph"] == "X"]
@@ -171,6 +171,27 @@ def test_trace_and_page(model: str, capsys: pytest.CaptureFixture):
     page = Path("build/report.html").read_text()
     (data,) = re.findall(r'<script type="application/json" id="data">(.*?)</script>', page, re.DOTALL)
     assert [one["machine"]["macs"] for one in json.loads(data)] == [64, 16]
+    assert main(["report", "report.json", "report.json", "--json"]) == 0
+    Path("both.json").write_text(capsys.readouterr().out)
+    assert read_reports(Path("both.json")) == [found, found]
+    assert main(["report", "both.json"]) == 0
+    capsys.readouterr()
+    assert "at most 2" in error_line(capsys, 2, "report", "both.json", "report.json")
+    assert "--trace is of one model" in error_line(capsys, 2, "report", "both.json", "--trace", "t")
+    for option in (("--macs", "16"), ("--target", "rtl"), ("--clock", "50"), ("--memory", "ecp5"), ("--board", "ecp5"),
+                   ("--density", "0.5"), ("--shape", "x=1"), ("--oc-lanes", "16")):
+        said = error_line(capsys, 2, "report", "report.json", *option)
+        assert option[0] in said and "[option-conflict]" in said
+
+
+def test_area_and_roofline_are_of_this_machine(model: str, capsys: pytest.CaptureFixture):
+    """What finds an unknown area names the machine; the roof is that of the memory that was measured with."""
+    ideal = report(capsys, model, "--board", "ecp5", "--macs", "64", "--features", "depthwise,gather")
+    assert "`gen build --board ecp5 --macs 64 --features depthwise,gather --synth`" in ideal.machine.area_known
+    assert ideal.roofline.bytes_of_memory == ideal.roofline.bytes_of_port == 2 * ideal.machine.beat_bytes
+    slow = report(capsys, model, "--macs", "64", "--oc-lanes", "32", "--memory", "ecp5")
+    assert "--config" in slow.machine.area_known
+    assert slow.roofline.bytes_of_memory < ideal.roofline.bytes_of_memory
 
 
 def test_names_do_not_end_a_script(model: str, capsys: pytest.CaptureFixture):
@@ -192,6 +213,9 @@ def test_what_is_no_report(model: str, capsys: pytest.CaptureFixture):
     assert "x.json: no report" in error_line(capsys, 1, "report", "x.json")
     assert "at most 2" in error_line(capsys, 2, "report", model, model, model)
     assert "--trace is of one model" in error_line(capsys, 2, "report", model, model, "--trace", "t")
+    assert "both one" in error_line(capsys, 2, "report", model, "-o", "one", "--trace", "./one")
+    Path("x.json").write_text("[]")
+    assert "[damaged-report]" in error_line(capsys, 1, "report", "x.json")
 
 
 #: Put at a page's end: every control takes the focus and can be used; what that comes to is in the title.
