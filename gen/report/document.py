@@ -1,8 +1,11 @@
 """What a report says: one statement of its types, which the page draws and ``--json`` prints."""
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
+from msgspec import Meta
+
+from gen.report.numbers import Count, Cycle, Decibels, Digest, Megahertz, Positive, Rate, Share
 from gen.report.timeline import Timeline
 
 __all__ = ["FORMAT", "Area", "Edge", "Layer", "Machine", "MemoryMap", "Noise", "Node", "Repeat", "Report", "Roofline",
@@ -17,8 +20,8 @@ class Area:
     """A resource of the device: how many the machine takes, None where that is not known, and how many there are."""
 
     resource: str
-    used: float | None
-    available: int
+    used: Annotated[float, Meta(ge=0)] | None
+    available: Count
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,12 +31,12 @@ class Machine:
     board: str
     board_title: str
     part: str
-    macs: int
+    macs: Positive
     features: list[str]
-    beat_bytes: int
-    digest: int
+    beat_bytes: Positive
+    digest: Digest
     config: dict[str, Any]
-    clock_mhz: float
+    clock_mhz: Megahertz
     clock: str
     area_known: str
     area: list[Area]
@@ -44,7 +47,7 @@ class Way:
     """A way to compute a layer: its ``cost`` (estimated cycles and a little for traffic), or why it is not one."""
 
     mode: str
-    cost: float | None
+    cost: Annotated[float, Meta(ge=0)] | None
     refused: str
 
 
@@ -57,22 +60,22 @@ class Layer:
     name: str
     op: str
     mode: str
-    segment: int
+    segment: Count
     nodes: list[str]
     reads: list[str]
     output: str
-    shape: list[int]
+    shape: list[Positive]
     why: str
     ways: list[Way]
-    cycles: int
-    macs: int
-    useful_macs: int
-    utilisation: float
-    dram_bytes: int
-    useful: int
-    idle_pixels: int
-    idle_lanes: int
-    stalls: dict[str, int]
+    cycles: Cycle
+    macs: Count
+    useful_macs: Count
+    utilisation: Share
+    dram_bytes: Count
+    useful: Cycle
+    idle_pixels: Cycle
+    idle_lanes: Cycle
+    stalls: dict[str, Cycle]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,18 +84,18 @@ class Node:
     segment). ``rank`` and ``column``: its place, from 0, in the drawing's grid."""
 
     name: str
-    kind: str
+    kind: Annotated[str, Meta(pattern="^(input|output|layer|host)$")]
     layer: int
-    rank: int
-    column: int
+    rank: Count
+    column: Count
 
 
 @dataclass(frozen=True, kw_only=True)
 class Edge:
     """From node to node, by index."""
 
-    source: int
-    target: int
+    source: Count
+    target: Count
     tensor: str
 
 
@@ -102,9 +105,9 @@ class Roofline:
     long bursts as its data sheet has them; ``bytes_of_port``: of the port, reads and writes together. Of an ideal
     memory both are a beat each way."""
 
-    macs: int
-    bytes_of_port: float
-    bytes_of_memory: float
+    macs: Positive
+    bytes_of_port: Rate
+    bytes_of_memory: Rate
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -113,8 +116,8 @@ class Span:
     writes it (-1: there from the start) to the last that reads it."""
 
     name: str
-    offset: int
-    size: int
+    offset: Count
+    size: Count
     first: int
     last: int
 
@@ -123,9 +126,9 @@ class Span:
 class MemoryMap:
     """Of a segment. ``kept``: results that never leave the chip. ``constants``: bytes of weights and parameters."""
 
-    segment: int
-    size: int
-    constants: int
+    segment: Count
+    size: Count
+    constants: Count
     tensors: list[Span]
     kept: list[str]
 
@@ -134,8 +137,8 @@ class MemoryMap:
 class Noise:
     """A layer's result against the same model with nothing rounded between layers, in dB; None: no difference."""
 
-    layer: int
-    sqnr_db: float | None
+    layer: Count
+    sqnr_db: Decibels | None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -162,8 +165,8 @@ class Report:
     findings: list[str]
     machine: Machine
     total: dict[str, Any]
-    layers: list[Layer]
-    nodes: list[Node]
+    layers: Annotated[list[Layer], Meta(min_length=1)]
+    nodes: Annotated[list[Node], Meta(min_length=1)]
     edges: list[Edge]
     timeline: Timeline
     roofline: Roofline

@@ -5,6 +5,7 @@ from pathlib import Path
 import msgspec
 
 from cores.errors import NpugenError
+from gen.report.check import require_fitting
 from gen.report.document import FORMAT, Report
 from npudriver.files import read_file
 
@@ -29,4 +30,8 @@ def read_reports(path: Path) -> list[Report]:
     for report in reports:
         if report.format != FORMAT:
             raise ReportError(f"{path}: a report of format {report.format}, not {FORMAT}; make it again")
+        try:
+            require_fitting(report)
+        except ValueError as error:
+            raise ReportError(f"{path}: a damaged report ({error}); make it again") from None
     return reports

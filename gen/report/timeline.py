@@ -2,12 +2,15 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Annotated
 
 import numpy as np
+from msgspec import Meta
 
 from cores.arch.isa import Opcode
 from cores.arch.registers import ENGINE_STATES
 from gen.report.columns import pack
+from gen.report.numbers import Column, Cycle, Positive
 from gen.run.report import Measured
 from sim.profile import instruction_beats
 
@@ -29,10 +32,10 @@ class Engine:
     length is a pause in which the engine had it in hand and did something else.
     """
 
-    index: str
-    start: str
-    length: str
-    states: dict[str, str]
+    index: Column
+    start: Column
+    length: Column
+    states: dict[str, Column]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,26 +43,26 @@ class Bus:
     """Beats in each step of ``cycles`` cycles, those of an instruction spread evenly over its cycles, in thousandths of
     a beat; fetched instructions are not counted."""
 
-    cycles: int
-    read: str
-    write: str
+    cycles: Positive
+    read: Column
+    write: Column
 
 
 @dataclass(frozen=True, kw_only=True)
 class HostSpan:
     """A segment of the processor: ``seconds`` as measured on the computer that made the report."""
 
-    start: int
-    length: int
-    seconds: float
+    start: Cycle
+    length: Cycle
+    seconds: Annotated[float, Meta(ge=0)]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Segment:
     """One of the accelerator, from its START to its END."""
 
-    start: int
-    length: int
+    start: Cycle
+    length: Cycle
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,15 +74,15 @@ class Timeline:
     to: without a gap, all cycles of the accelerator.
     """
 
-    cycles: int
+    cycles: Positive
     opcodes: list[str]
-    opcode: str
-    layer: str
+    opcode: Column
+    layer: Column
     engines: dict[str, Engine]
     bus: Bus
-    owner: str
-    owner_start: str
-    owner_length: str
+    owner: Column
+    owner_start: Column
+    owner_length: Column
     segments: list[Segment]
     host: list[HostSpan]
 

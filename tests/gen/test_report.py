@@ -14,6 +14,7 @@ import pytest
 
 from cores.arch.registers import ENGINE_STATES
 from gen.cli import main
+from gen.report.check import require_fitting
 from gen.report.columns import pack, unpack
 from gen.report.document import Report
 from gen.report.page import page_of
@@ -107,6 +108,7 @@ def require_whole(found: Report) -> None:
         for a in memory.tensors:
             assert 0 <= a.offset and a.offset + a.size <= memory.size and a.first <= a.last
     assert found.findings and found.repeat.model_sha256
+    require_fitting(msgspec.json.decode(msgspec.json.encode(found), type=Report))
 
 
 def test_of_the_digits(model: str, capsys: pytest.CaptureFixture):
@@ -216,6 +218,34 @@ def test_what_is_no_report(model: str, capsys: pytest.CaptureFixture):
     assert "both one" in error_line(capsys, 2, "report", model, "-o", "one", "--trace", "./one")
     Path("x.json").write_text("[]")
     assert "[damaged-report]" in error_line(capsys, 1, "report", "x.json")
+
+
+def _put(document: Any, value: object, *path: str | int) -> None:
+    for step in path[:-1]:
+        document = document[step]
+    document[path[-1]] = value
+
+
+def test_damaged_reports(model: str, capsys: pytest.CaptureFixture):
+    """What is out of range, or stands for something that is not there, is refused in a line when it is read."""
+    assert main(["report", model, "--macs", "64", "--json"]) == 0
+    text = capsys.readouterr().out
+    for value, *path in (
+            (99, "edges", 0, "target"), (-1, "edges", 0, "source"), (99, "nodes", 1, "layer"),
+            (9**9, "nodes", 0, "rank"),
+            ("x", "nodes", 0, "kind"), (99, "noise", 0, "layer"), ([], "layers"), ([], "nodes"),
+            (-5, "layers", 0, "cycles"), (5, "layers", 0, "cycles"), (-3, "layers", 0, "utilisation"),
+            ({}, "layers", 0, "stalls"), (-5, "total", "cycles"), ({}, "total"), (0, "machine", "clock_mhz"),
+            (1e300, "machine", "clock_mhz"), (-1, "machine", "digest"), (0, "roofline", "bytes_of_memory"),
+            (99, "memory_maps", 0, "segment"), (99, "memory_maps", 0, "tensors", 0, "last"),
+            ("!", "timeline", "owner"), ("gA==", "timeline", "owner"), (pack([99]), "timeline", "owner"),
+            (pack([99]), "timeline", "layer"), (pack([-1]), "timeline", "engines", "load", "start"),
+            ({}, "timeline", "engines"), (0, "timeline", "bus", "cycles"), ("", "timeline", "bus", "read"),
+            (5, "timeline", "cycles"), ([], "timeline", "segments")):
+        document = json.loads(text)
+        _put(document, value, *path)
+        Path("damaged.json").write_text(json.dumps(document))
+        assert "[damaged-report]" in error_line(capsys, 1, "report", "damaged.json"), path
 
 
 #: Put at a page's end: every control takes the focus and can be used; what that comes to is in the title.
