@@ -9,7 +9,7 @@ from onnx import helper, numpy_helper
 
 from gen.ir import reference
 from gen.onnx.model import Model
-from gen.onnx.runtime import RuntimeModel
+from gen.onnx.runtime import OnnxruntimeError, RuntimeModel
 from gen.report.document import Noise
 from gen.run.application import Application
 from gen.run.inputs import arbitrary_samples, read_samples
@@ -33,10 +33,12 @@ def noise_of(application: Application, samples: Path | None) -> tuple[list[Noise
              else arbitrary_samples(application.inputs, 0)).inputs
     try:
         layers = _layers(whole)
+        if not layers:
+            return [], "Not computed: no layer's result is a quantised tensor of the model."
         runtime = RuntimeModel(without_rounding(whole.imported.model, [name for _, name in layers.values()]))
-    except ValueError as error:
+        ratios = _ratios(whole, layers, runtime, given)
+    except (ValueError, OnnxruntimeError) as error:
         return [], f"Not computed: {error}."
-    ratios = _ratios(whole, layers, runtime, given)
     count = len(next(iter(given.values())))
     what = f"{count} sample{'s' * (count > 1)} of {samples.name}" if samples else "a random sample"
     return ratios, ("Against the same model with nothing rounded between layers, its values clipped as they are here; "

@@ -132,6 +132,13 @@ def test_of_resnet8(models: Path, capsys: pytest.CaptureFixture):
     assert len(found.noise) == len(found.layers)
 
 
+def test_of_signs(models: Path, capsys: pytest.CaptureFixture):
+    """No result of such a network is a tensor that the model quantises, so there is no noise to compute."""
+    found = report(capsys, str(models / "cnvW1A1_cifar10.onnx"), "--features", "binary")
+    assert not found.noise and "no layer's result" in found.noise_words
+    require_whole(found)
+
+
 def test_of_streams(digits: Path, capsys: pytest.CaptureFixture):
     model = "symmetric.onnx"
     assert main(["quantize", str(digits / "digits_float.onnx"), "--symmetric", "-o", model, "--calibrate",
