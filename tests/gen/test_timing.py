@@ -65,7 +65,7 @@ def test_every_family_has_its_cells(verilog: str, family: str):
     report = measure_timing(verilog, "chain", family)
     assert 2 <= report.levels <= 4
     assert FAMILIES[family].delays.lut < report.delay_ns < 12
-    if FAMILIES[family].library:
+    if FAMILIES[family].synthesis.library:
         # UltraScale+ by the delays of 7 series.
         assert report.cell_ns is not None and 0.3 < report.cell_ns < (12 if family == "xcup" else report.delay_ns)
     else:
