@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import prod
 
 import numpy as np
 
@@ -27,7 +28,24 @@ enum { OP_SAMPLES, OP_GROUPS, OP_IN, OP_OUT, OP_SIZE, OP_RESULT = 7, OP_KERNEL =
        OP_PAD = 19, OP_PAD_END = 22 };
 """
 _WINDOW = instance("places", _PLACES)
-_CONV = """
+#: Of the taps of a window along an axis those that are inside: the first, how many, and the place of the first.
+_INSIDE = instance("inside", """
+typedef struct { size_t first, count, place; } op_range;
+
+static op_range $name(size_t begin, size_t pad, size_t apart, size_t size, size_t taps)
+{
+    op_range found = {0u, 0u, 0u};
+    /* Places before the image are beyond its end, as they wrap around. */
+    while (found.first < taps && begin + found.first * apart - pad >= size)
+        ++found.first;
+    found.place = begin + found.first * apart - pad;
+    while (found.first + found.count < taps && found.place + found.count * apart < size)
+        ++found.count;
+    return found;
+}
+""")
+#: The transposed convolution: which input a tap of the result is from, if it is from one.
+_TRANSPOSED = """
 static void $name(const size_t *w, const $A *x, const $B *weights, const $C *bias, $C *y)
 {
     const size_t *const size = w + OP_SIZE, *const result = w + OP_RESULT, *const kernel = w + OP_KERNEL;
@@ -40,26 +58,91 @@ static void $name(const size_t *w, const $A *x, const $B *weights, const $C *bia
         for (size_t i = 0u; i < result[0]; ++i)
             for (size_t j = 0u; j < result[1]; ++j)
                 for (size_t k = 0u; k < result[2]; ++k) {
-                    const $B *tap = weights + $filter;
+                    const $B *tap = weights + (group * w[OP_IN] * w[OP_OUT] + out % w[OP_OUT]) * taps;
                     $C total = bias != NULL ? bias[out] : 0;
-                    for (size_t in = 0u; in < w[OP_IN]; ++in, tap += $next) {
+                    for (size_t in = 0u; in < w[OP_IN]; ++in, tap += w[OP_OUT] * taps) {
                         const $A *const source = image + in * plane;
                         for (size_t d = 0u; d < kernel[0]; ++d)
                             for (size_t h = 0u; h < kernel[1]; ++h) {
                                 /* Places before the image are beyond its end, as they wrap around. */
-                                const size_t at = $at0, row = $at1;
-                                if (!($inside0 && $inside1))
+                                const size_t at = i + pad[0] - d * dilation[0], row = j + pad[1] - h * dilation[1];
+                                if (at % stride[0] != 0u || at / stride[0] >= size[0] || row % stride[1] != 0u
+                                    || row / stride[1] >= size[1])
                                     continue;
-                                const $A *const line = source + ($place0 * size[1] + $place1) * size[2];
+                                const $A *const line = source + (at / stride[0] * size[1] + row / stride[1]) * size[2];
                                 for (size_t v = 0u; v < kernel[2]; ++v) {
-                                    const size_t column = $at2;
-                                    if ($inside2)
-                                        total += ($C)line[$place2] * ($C)tap[(d * kernel[1] + h) * kernel[2] + v];
+                                    const size_t column = k + pad[2] - v * dilation[2];
+                                    if (column % stride[2] == 0u && column / stride[2] < size[2])
+                                        total += ($C)line[column / stride[2]]
+                                            * ($C)tap[(d * kernel[1] + h) * kernel[2] + v];
                                 }
                             }
                     }
                     *y++ = total;
                 }
+    }
+}
+"""
+#: The convolution. Results of a row whose windows lie within it are made by fours, so that a weight is read once for
+#: them and no place is looked at; the last four may begin with some that have been made. Each is the sum of the same
+#: products in the same order.
+_CONV = """
+static void $name(const size_t *w, const $A *x, const $B *weights, const $C *bias, $C *y)
+{
+    const size_t *const size = w + OP_SIZE, *const result = w + OP_RESULT, *const kernel = w + OP_KERNEL;
+    const size_t *const stride = w + OP_STRIDE, *const dilation = w + OP_DILATION, *const pad = w + OP_PAD;
+    const size_t plane = size[0] * size[1] * size[2], taps = kernel[0] * kernel[1] * kernel[2], width = kernel[2];
+    const size_t filters = w[OP_GROUPS] * w[OP_OUT], step = stride[2], apart = dilation[2];
+    /* Windows from the first to before the last one lie within a row. */
+    const size_t span = (width - 1u) * apart, first = (pad[2] + step - 1u) / step;
+    const size_t room = size[2] + pad[2] > span ? (size[2] + pad[2] - span - 1u) / step + 1u : 0u;
+    const size_t last = room < result[2] ? room : result[2];
+    for (size_t n = 0u; n < w[OP_SAMPLES] * filters; ++n) {
+        const size_t out = n % filters, group = out / w[OP_OUT];
+        const $A *const image = x + (n / filters * w[OP_GROUPS] + group) * w[OP_IN] * plane;
+        const $B *const filter = weights + out * w[OP_IN] * taps;
+        const $C start = bias != NULL ? bias[out] : 0;
+        for (size_t i = 0u; i < result[0]; ++i) {
+            const op_range deep = op_inside(i * stride[0], pad[0], dilation[0], size[0], kernel[0]);
+            for (size_t j = 0u; j < result[1]; ++j) {
+                const op_range high = op_inside(j * stride[1], pad[1], dilation[1], size[1], kernel[1]);
+                for (size_t k = 0u; k < result[2];) {
+                    const int whole = k >= first && k < last && first + 4u <= last;
+                    if (whole && k + 4u > last)
+                        k = last - 4u;
+                    $C total0 = start, total1 = start, total2 = start, total3 = start;
+                    for (size_t in = 0u; in < w[OP_IN]; ++in)
+                        for (size_t d = 0u; d < deep.count; ++d) {
+                            const size_t at = deep.place + d * dilation[0];
+                            const $A *line = image + in * plane + (at * size[1] + high.place) * size[2];
+                            const $B *tap = filter + in * taps + ((deep.first + d) * kernel[1] + high.first) * width;
+                            for (size_t h = high.count; h > 0u; --h, line += dilation[1] * size[2])
+                                if (whole) {
+                                    const $A *four = line + (k * step - pad[2]);
+                                    for (size_t v = width; v > 0u; --v, four += apart) {
+                                        const $C weight = ($C)*tap++;
+                                        total0 += ($C)four[0] * weight;
+                                        total1 += ($C)four[step] * weight;
+                                        total2 += ($C)four[2u * step] * weight;
+                                        total3 += ($C)four[3u * step] * weight;
+                                    }
+                                } else {
+                                    size_t column = k * step - pad[2];
+                                    for (size_t v = width; v > 0u; --v, column += apart, ++tap)
+                                        if (column < size[2])
+                                            total0 += ($C)line[column] * ($C)*tap;
+                                }
+                        }
+                    y[k++] = total0;
+                    if (whole) {
+                        y[k++] = total1;
+                        y[k++] = total2;
+                        y[k++] = total3;
+                    }
+                }
+                y += result[2];
+            }
+        }
     }
 }
 """
@@ -113,6 +196,11 @@ class _Windows:
     end: tuple[int, ...]
     results: tuple[int, ...]
 
+    @property
+    def pointwise(self) -> bool:
+        """Whether results are made of what is at their own place."""
+        return {*self.kernel, *self.strides} == {1} and not any((*self.begin, *self.end))
+
     def numbers(self, samples: int, groups: int, into: int, out: int) -> list[int]:
         def all_axes(values: Sequence[int], fill: int) -> list[int]:
             return [fill] * (_AXES - len(values)) + list(values)
@@ -153,19 +241,10 @@ def _windows(node: Node, c: Context, sizes: Sequence[int], kernel: Sequence[int]
     return _Windows(tuple(sizes), tuple(kernel), strides, dilations, tuple(begin), tuple(end), tuple(results))
 
 
-_FORWARD = {
-    "filter": "out * w[OP_IN] * taps", "next": "taps",
-    "at0": "i * stride[0] + d * dilation[0] - pad[0]", "at1": "j * stride[1] + h * dilation[1] - pad[1]",
-    "at2": "k * stride[2] + v * dilation[2] - pad[2]", "inside0": "at < size[0]", "inside1": "row < size[1]",
-    "inside2": "column < size[2]", "place0": "at", "place1": "row", "place2": "column"}
-#: Of the transposed convolution: which input a tap of the result is from, if it is from one.
-_BACKWARD = {
-    "filter": "(group * w[OP_IN] * w[OP_OUT] + out % w[OP_OUT]) * taps", "next": "w[OP_OUT] * taps",
-    "at0": "i + pad[0] - d * dilation[0]", "at1": "j + pad[1] - h * dilation[1]",
-    "at2": "k + pad[2] - v * dilation[2]",
-    **{f"inside{n}": f"{word} % stride[{n}] == 0u && {word} / stride[{n}] < size[{n}]"
-       for n, word in enumerate(("at", "row", "column"))},
-    **{f"place{n}": f"({word} / stride[{n}])" for n, word in enumerate(("at", "row", "column"))}}
+def _over_channels(windows: _Windows, channels: int) -> _Windows:
+    """A pointwise convolution as one along a row: its channels are the taps, a plane apart."""
+    plane = prod(windows.sizes)
+    return _Windows((plane * channels,), (channels,), (1,), (plane,), (0,), (0,), (plane,))
 
 
 def _convolved(c: Context, value: Value, weights: Value, bias: Value | None, windows: _Windows, groups: int,
@@ -173,10 +252,13 @@ def _convolved(c: Context, value: Value, weights: Value, bias: Value | None, win
     a, b = c_type(value.dtype), c_type(weights.dtype)
     dtype = accumulator(value.dtype)
     shape = c.known(value)
-    helper = instance(f"{'deconv' if backward else 'conv'}_{a.suffix}_{b.suffix}", _CONV, (_WINDOW,), A=a.name,
-                      B=b.name, C=c_type(dtype).name, **(_BACKWARD if backward else _FORWARD))
+    name, template, needs = ("deconv", _TRANSPOSED, (_WINDOW,)) if backward else ("conv", _CONV, (_WINDOW, _INSIDE))
+    helper = instance(f"{name}_{a.suffix}_{b.suffix}", template, needs, A=a.name, B=b.name, C=c_type(dtype).name)
     result = c.new(dtype, (shape[0], filters, *windows.results))
-    numbers = windows.numbers(shape[0], groups, shape[1] // groups, filters // groups)
+    channels = shape[1] // groups
+    if not backward and windows.pointwise:
+        windows, channels = _over_channels(windows, channels), 1
+    numbers = windows.numbers(shape[0], groups, channels, filters // groups)
     c.call(helper, numbers, value, weights, "NULL" if bias is None else bias, result)
     return result
 
