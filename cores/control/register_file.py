@@ -1,9 +1,9 @@
 """The registers that the host sees."""
 
-from amaranth.hdl import Cat, Const, Module, Signal
+from amaranth.hdl import Cat, Const, Module, Signal, Value
 from amaranth.lib.wiring import In, Out
 
-from ..arch.axi import BOUNDARY_BYTES
+from ..arch.axi import BOUNDARY_BYTES, LITE_ADDRESS_BITS
 from ..arch.error_codes import ErrorCode
 from ..arch.instruction_layout import INDEX_BITS
 from ..arch.registers import (
@@ -27,6 +27,8 @@ from .engine_port import ENGINES, setting_ports
 __all__ = ["RegisterFile"]
 
 _TIMEOUT_AT_RESET = 1 << 20
+#: Bytes of the page of registers that every machine has.
+_FIRST_PAGE = 1 << LITE_ADDRESS_BITS
 #: Registers that can be written in the middle of a run.
 _ALWAYS_OPEN = ("timeout", "irq_enable")
 
@@ -152,6 +154,11 @@ class RegisterFile(Component):
             is_counter.eq(within & ~asked[0]),
             self.counter_select.eq((asked - base)[1:][:len(self.counter_select)]),
         ]
+        beyond = {address: value for address, value in shown.items() if address >= _FIRST_PAGE}
+        cases: dict[int | str, Value] = {
+            address >> 2: value for address, value in shown.items() if address not in beyond}
+        if beyond:
+            cases["1" + "-" * (len(number) - 1)] = self._read_ahead(m, asked, beyond)
         with m.If(bus.arready):
             m.d.sync += [bus.arready.eq(0), bus.rvalid.eq(1)]
         with m.Elif(bus.rvalid):
@@ -165,8 +172,21 @@ class RegisterFile(Component):
                 m.d.sync += bus.rdata.eq(high_half)
             with m.Else():
                 with m.Switch(number):
-                    for address, value in shown.items():
-                        with m.Case(address >> 2):
+                    for case, value in cases.items():
+                        with m.Case(case):
                             m.d.sync += bus.rdata.eq(value)
                     with m.Default():
                         m.d.sync += bus.rdata.eq(0)
+
+    def _read_ahead(self, m: Module, asked: Value, shown: dict[int, Value]) -> Value:
+        """What the second page shows, chosen in the cycle in which its address is looked at: one choice among the
+        registers of both pages would take levels that the first does not.
+        """
+        value = Signal(32)
+        with m.Switch(asked[:-1]):
+            for address, register in shown.items():
+                with m.Case((address - _FIRST_PAGE) >> 2):
+                    m.d.sync += value.eq(register)
+            with m.Default():
+                m.d.sync += value.eq(0)
+        return value

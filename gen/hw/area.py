@@ -53,6 +53,10 @@ class Machine:
         return {name: sum(found[name] for found in self.components.values())
                 for name in get_family(self.family).resources}
 
+    def count(self, component: str, resource: str) -> float:
+        """0 for a component that it has not."""
+        return self.components.get(component, {}).get(resource, 0.0)
+
 
 @dataclass(frozen=True)
 class Area:
@@ -113,6 +117,12 @@ _TERMS: dict[str, Callable[[NpuConfig], Sequence[float]]] = {
 }
 
 
+@functools.cache
+def _components() -> tuple[str, ...]:
+    """Those that any machine of the table has; an optional unit can have one of its own."""
+    return tuple(dict.fromkeys(component for one in machines() for component in one.components))
+
+
 def _terms(component: str, config: NpuConfig) -> Sequence[float]:
     own = _TERMS.get(component, lambda c: (1,))(config)
     return (*own, *(term for unit in UNITS if component in unit.area for term in unit.area[component](config)))
@@ -156,7 +166,7 @@ def _known(families: Sequence[str], without: int | None) -> list[Machine]:
 def _factors(component: str, resource: str, without: int | None) -> np.ndarray:
     shared = _reference(without)
     return _fitted([_terms(component, one.config) for one in shared],
-                   [one.components[component][resource] for one in shared])
+                   [one.count(component, resource) for one in shared])
 
 
 def _measured(family: str, without: int | None) -> list[Machine]:
@@ -167,7 +177,7 @@ def _measured(family: str, without: int | None) -> list[Machine]:
 def _scale(known: Sequence[Machine], component: str, resource: str, guess: Callable[[Machine], float]) -> float:
     """Measured over guessed, over all ``known`` machines."""
     guesses = sum(guess(one) for one in known)
-    return sum(one.components[component][resource] for one in known) / guesses if guesses else 0.0
+    return sum(one.count(component, resource) for one in known) / guesses if guesses else 0.0
 
 
 def _logic(component: str, resource: str, family: str, without: int | None) -> Callable[[NpuConfig], float]:
@@ -195,7 +205,7 @@ def _hard(component: str, resource: str, kind: str, family: str, without: int | 
     if scale:
         return lambda config: scale * counted(component, config, family)[kind]
     # What does not follow from the configuration, such as a table.
-    most = max(one.components[component][resource] for one in known)
+    most = max(one.count(component, resource) for one in known)
     return lambda config: max(most, counted(component, config, family)[kind])
 
 
@@ -206,7 +216,7 @@ def _models(family: str, without: int | None = None) -> dict[str, dict[str, Call
     return {component: {
         lut: _logic(component, lut, family, without), ff: _logic(component, ff, family, without),
         dsp: _hard(component, dsp, "dsp", family, without), ram: _hard(component, ram, "ram", family, without),
-    } for component in machines()[0].components}
+    } for component in _components()}
 
 
 def _reckoned(config: NpuConfig, family: str, without: int | None = None) -> dict[str, dict[str, float]]:
@@ -227,14 +237,14 @@ def _spanned(number: int) -> bool:
     def rank(known: Sequence[Machine], component: str) -> int:
         return int(np.linalg.matrix_rank(np.array([_terms(component, one.config) for one in known], float)))
 
-    return all(rank(shared, component) == rank(others, component) for component in _TERMS)
+    return all(rank(shared, component) == rank(others, component) for component in _components())
 
 
 def _has_all_terms(config: NpuConfig) -> bool:
     """Whether every term that a machine has is there in one of the table."""
     shared = _reference()
     return all(any(_terms(component, one.config)[number] for one in shared)
-               for component in _TERMS for number, term in enumerate(_terms(component, config)) if term)
+               for component in _components() for number, term in enumerate(_terms(component, config)) if term)
 
 
 @functools.cache

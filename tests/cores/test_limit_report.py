@@ -17,7 +17,7 @@ def test_limit_report():
         for _ in range(500):
             clear = random.random() < 0.1
             found = None
-            for port, codes in (("write", ["STORE_LIMIT"]), ("read", ["LOAD_LIMIT", "FETCH_LIMIT"])):
+            for port, codes in (("of_write", ["STORE_LIMIT"]), ("of_read", ["LOAD_LIMIT", "FETCH_LIMIT"])):
                 refusal = {"valid": random.random() < 0.2, "code": LimitCode[random.choice(codes)],
                            "index": random.getrandbits(24), "address": random.getrandbits(40)}
                 ctx.set(getattr(report, port), refusal)

@@ -118,8 +118,8 @@ class LimitCheck(BurstCheck):
             write.limits.eq(registers.limits),
             read.fetch_index.eq(fetch.index),
             read.load_index.eq(load.request_index),
-            report.read.eq(read.refused),
-            report.write.eq(write.refused),
+            report.of_read.eq(read.refused),
+            report.of_write.eq(write.refused),
             report.clear.eq(begins),
             registers.limit_address.eq(report.address),
         ]

@@ -20,8 +20,8 @@ class LimitReport(Component):
     def __init__(self, config: NpuConfig):
         self.config = config
         super().__init__({
-            "read": In(refusal_layout(config)),    # by the read engine
-            "write": In(refusal_layout(config)),   # by the write engine
+            "of_read": In(refusal_layout(config)),   # by the read engine
+            "of_write": In(refusal_layout(config)),  # by the write engine
             "clear": In(1),                        # a run begins
             "error": Out(ErrorReport),             # stops the machine
             "address": Out(config.address_width),  # bus address of the first such burst
@@ -29,7 +29,7 @@ class LimitReport(Component):
 
     def elaborate(self, platform):
         m = Module()
-        read, write, held = self.read, self.write, Signal()
+        read, write, held = self.of_read, self.of_write, Signal()
         m.d.comb += [
             self.error.valid.eq(read.valid | write.valid),
             self.error.code.eq(Mux(read.valid, read.code, write.code)),

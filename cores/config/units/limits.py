@@ -19,10 +19,14 @@ class LimitsSettings(Core):
         self.require_switch("limits")
 
 
+#: Each of these has registers or comparisons of addresses.
+_PARTS = ("read", "write", "registers", "limit_report")
+
 UNIT = Unit(
     name="limits",
     settings=LimitsSettings,
     fields=("limits",),
     switch=True,
+    area=dict.fromkeys(_PARTS, lambda c: (c.limits * c.address_width,)),
     computes=False,
 )
