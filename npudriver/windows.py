@@ -15,8 +15,8 @@ INFO, MAGIC = 0xF000_0000, 0x4E505544
 #: Byte addresses there: a word that says whether the device is this client's (`State`), and the words by which a client
 #: shows that it has the token (`access`).
 STATE, CHALLENGE, ANSWER = INFO + 0x1008, INFO + 0x1100, INFO + 0x1200
-#: Bytes of the register port, and of a connection's addresses.
-_PORT, _REACH = 0x1000, 1 << 32
+#: Bytes of the register port, the page of limits included, and of a connection's addresses.
+_PORT, _REACH = 0x2000, 1 << 32
 #: Words at INFO, in order; ``bus`` has two, low and high.
 _FIELDS = ("magic", "registers", "memory", "size", "bus_low", "bus_high", "wait", "reset")
 

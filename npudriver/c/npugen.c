@@ -88,25 +88,37 @@ static npugen_status fill(npugen_device *device, npugen_buffer *buffer, const ui
 }
 
 #ifdef NPUGEN_REG_LIMIT_LOCK
+static uint64_t read_pair(npugen_device *device, uint32_t low, uint32_t high) {
+    const uint32_t half = read_register(device, low);
+    return (uint64_t)read_register(device, high) << 32 | half;
+}
+
 /* Let the machine, which is at rest, reach a program's memory and no other. Where another process has the page of the
- * limits, writes to it do nothing, and the machine says if they are too narrow. */
-static void confine(npugen_device *device, const npugen_program *program) {
+ * limits, writes to it do nothing; it reads as 0 then, and the machine says if they are too narrow. */
+static npugen_status confine(npugen_device *device, const npugen_program *program) {
     const npugen_buffer *memory = &program->memory;
     const uint64_t last = memory->address + memory->size - 1;
-    if (device->confined == program) return;
+    if (device->confined_last == last && device->confined_first == memory->address) return NPUGEN_OK;
+    device->confined_last = 0;
     write_register(device, NPUGEN_REG_LIMIT_LOCK, 0);
     write_register(device, NPUGEN_REG_LIMIT_FIRST_LOW, (uint32_t)memory->address);
     write_register(device, NPUGEN_REG_LIMIT_FIRST_HIGH, (uint32_t)(memory->address >> 32));
     write_register(device, NPUGEN_REG_LIMIT_LAST_LOW, (uint32_t)last);
     write_register(device, NPUGEN_REG_LIMIT_LAST_HIGH, (uint32_t)(last >> 32));
     write_register(device, NPUGEN_REG_LIMIT_LOCK, 1);
-    device->confined = program;
+    if (read_register(device, NPUGEN_REG_LIMIT_LOCK)
+        && (read_pair(device, NPUGEN_REG_LIMIT_FIRST_LOW, NPUGEN_REG_LIMIT_FIRST_HIGH) > memory->address
+            || read_pair(device, NPUGEN_REG_LIMIT_LAST_LOW, NPUGEN_REG_LIMIT_LAST_HIGH) < last))
+        return NPUGEN_UNREACHABLE; /* they were locked, and stood still */
+    device->confined_first = memory->address;
+    device->confined_last = last;
+    return NPUGEN_OK;
 }
 
 static void unconfine(npugen_device *device, const npugen_program *program) {
-    if (device->confined != program) return;
+    if (!device->confined_last || device->confined_first != program->memory.address) return;
     write_register(device, NPUGEN_REG_LIMIT_LOCK, 0);
-    device->confined = NULL;
+    device->confined_last = 0;
 }
 
 static uint64_t whole_pages(uint64_t size) {
@@ -137,9 +149,10 @@ static void release_program(npugen_device *device, npugen_program *program) {
     if (program->memory.data) release(device, &program->memory);
 }
 #else
-static void confine(npugen_device *device, const npugen_program *program) {
+static npugen_status confine(npugen_device *device, const npugen_program *program) {
     (void)device;
     (void)program;
+    return NPUGEN_OK;
 }
 
 static npugen_status reserve_program(npugen_device *device, npugen_program *program, size_t code, size_t region,
@@ -307,7 +320,8 @@ npugen_status npugen_start(npugen_device *device, npugen_program *program, unsig
     status = settle(device);
     if (status != NPUGEN_OK) return status;
     write_register(device, NPUGEN_REG_CONTROL, NPUGEN_CONTROL_CLEAR);
-    confine(device, program);
+    status = confine(device, program);
+    if (status != NPUGEN_OK) return status;
     write_register(device, NPUGEN_REG_PROGRAM_LOW, (uint32_t)program->code.address);
     write_register(device, NPUGEN_REG_PROGRAM_HIGH, (uint32_t)(program->code.address >> 32));
     write_register(device, NPUGEN_REG_PROGRAM_LENGTH,
@@ -369,7 +383,10 @@ npugen_status npugen_abort(npugen_device *device) {
 npugen_status npugen_reset(npugen_device *device) {
     npugen_status status =
         device->backend.reset ? device->backend.reset(device->backend.context) : npugen_abort(device);
-    if (status == NPUGEN_OK) device->running = device->confined = NULL;
+    if (status == NPUGEN_OK) {
+        device->running = NULL;
+        device->confined_last = 0;
+    }
     if (status == NPUGEN_OK) status = identify(device);
     if (status == NPUGEN_OK) write_register(device, NPUGEN_REG_CONTROL, NPUGEN_CONTROL_CLEAR);
     return status;

@@ -31,7 +31,7 @@ typedef enum npugen_status {
     NPUGEN_NO_MEMORY = 6,
     NPUGEN_ARGUMENT = 7,    /* a slot, an input or an output that there is not; an image or a shift that cannot be */
     NPUGEN_IO = 8,          /* the way to the device fails */
-    NPUGEN_UNREACHABLE = 9, /* memory at addresses that the machine's bus does not have */
+    NPUGEN_UNREACHABLE = 9, /* memory that the machine's bus does not reach, or not within limits that another locked */
     NPUGEN_DAMAGED = 10     /* code or constants are not those that were deployed */
 } npugen_status;
 
@@ -111,7 +111,7 @@ typedef struct npugen_device {
     uint32_t progress_cycles; /* without progress until the machine gives up; 0: what it has */
     uint32_t stream_shift;    /* of what is started next: see npugen_set_stream_shift */
     uint32_t fault_code, fault_index;
-    const npugen_program *confined; /* around whose memory limits are locked */
+    uint64_t confined_first, confined_last; /* what limits have been locked around; last 0: nothing */
     const npugen_program *running; /* until npugen_wait has its outcome, or npugen_abort has stopped it */
     unsigned running_slot;
 } npugen_device;

@@ -8,11 +8,16 @@ from pathlib import Path
 import pytest
 
 from cores.config import NpuConfig
+from gen.deploy.c_sources import c_sources
+from gen.deploy.package import encoded_sample
+from gen.run.inputs import random_samples
+from gen.run.workload import Workload
+from npudriver import DeployedProgram
 from sim.rtl.build import build_library
 
 from .small import CONFIG
 
-__all__ = ["compiled", "compiler", "on_rtl"]
+__all__ = ["compiled", "compiler", "example_sources", "on_rtl"]
 
 HERE = Path(__file__).parent
 STRICT = ["-std=c99", "-Wall", "-Wextra", "-Wconversion", "-pedantic", "-Werror", "-O1", "-fsanitize=undefined",
@@ -24,6 +29,14 @@ def compiler() -> str:
     if found is None:
         pytest.skip("no C compiler")
     return found
+
+
+def example_sources(folder: Path, program: DeployedProgram, work: Workload) -> Path:
+    """Write what `deploy` writes of a program, with a sample; returns ``folder``."""
+    sample = encoded_sample(program, work, random_samples(work.graph, work.input_shapes, seed=1))
+    for name, content in c_sources(work.program.config, program, sample).items():
+        (folder / name).write_bytes(content)
+    return folder
 
 
 def compiled(folder: Path, *arguments: str | Path) -> Path:

@@ -9,23 +9,15 @@ from pathlib import Path
 
 import pytest
 
-from gen.deploy.c_sources import c_sources
-from gen.deploy.package import encoded_sample
-from gen.run.inputs import random_samples
-
-from .compiled_c import compiled, compiler, on_rtl
+from .compiled_c import compiled, compiler, example_sources, on_rtl
 from .fake_board import make_files
-from .small import CONFIG, cycles, program, workload
+from .small import cycles, program, workload
 
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     """The sources of a program with 20 channels in, of which a block is not full, and a sample."""
-    work = workload(2, 20)
-    sample = encoded_sample(program(2, 20), work, random_samples(work.graph, work.input_shapes, seed=1))
-    for name, content in c_sources(CONFIG, program(2, 20), sample).items():
-        (tmp_path / name).write_bytes(content)
-    return tmp_path
+    return example_sources(tmp_path, program(2, 20), workload(2, 20))
 
 
 def test_the_example_runs_on_the_verilog(folder):

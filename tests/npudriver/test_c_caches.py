@@ -5,12 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from gen.deploy.c_sources import c_sources
-from gen.deploy.package import encoded_sample
-from gen.run.inputs import random_samples
-
-from .compiled_c import on_rtl
-from .small import CONFIG, program, workload
+from .compiled_c import example_sources, on_rtl
+from .small import program, workload
 
 _SYNC = "device->backend.{0}(device->backend.context, {1})"
 _DROP = "status = " + _SYNC.format("to_host", "region, begin, tensor_bytes(tensor)")
@@ -30,11 +26,7 @@ _STEPS = {
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    work = workload(2, 20)
-    sample = encoded_sample(program(2, 20), work, random_samples(work.graph, work.input_shapes, seed=1))
-    for name, content in c_sources(CONFIG, program(2, 20), sample).items():
-        (tmp_path / name).write_bytes(content)
-    return tmp_path
+    return example_sources(tmp_path, program(2, 20), workload(2, 20))
 
 
 def _outcomes(folder: Path) -> set[str]:

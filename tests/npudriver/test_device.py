@@ -23,6 +23,7 @@ from sim.devices import FunctionalBackend, RtlBackend
 from sim.rtl import Bus, BusFault, RtlMachine
 from tests.errors import raises
 
+from .simulated import SIMULATORS, simulated
 from .small import CONFIG, cycles, expected, machine_of_json, program, samples
 
 
@@ -32,14 +33,9 @@ def simulation() -> Iterator[RtlMachine]:
         yield machine
 
 
-@pytest.fixture(params=["functional", pytest.param("rtl", marks=pytest.mark.rtl)])
+@pytest.fixture(params=SIMULATORS)
 def backend(request: pytest.FixtureRequest) -> Backend:
-    if request.param == "functional":
-        return FunctionalBackend(CONFIG)
-    simulation = request.getfixturevalue("simulation")
-    simulation.set_bus(Bus())
-    simulation.set_faults()
-    return RtlBackend(CONFIG, machine=simulation)
+    return simulated(request, CONFIG, Bus())
 
 
 @pytest.fixture

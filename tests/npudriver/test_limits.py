@@ -14,22 +14,20 @@ from cores.arch.error_codes import LimitCode
 from cores.arch.isa import Opcode
 from cores.arch.registers import BASE_ALIGNMENT
 from cores.device import driver_machine
-from gen.deploy.c_sources import c_sources
-from gen.deploy.package import encoded_sample
 from gen.ir import reference
-from gen.run.inputs import random_samples
 from gen.run.workload import Workload, open_workload
 from npudriver import Backend, Device, DeviceError, FaultError, open_backend
 from npudriver.backends.uio import UioBackend
-from sim.devices import FunctionalBackend, RtlBackend
+from sim.devices import FunctionalBackend
 from sim.rtl import Bus, RtlMachine
 from tests.confinement import CONFIG
 from tests.errors import raises
 from tests.gen.qdq import Builder
 
-from .compiled_c import on_rtl
+from .compiled_c import example_sources, on_rtl
 from .fake_board import make_files
 from .serving import serving
+from .simulated import SIMULATORS, simulated
 
 MACHINE = driver_machine(CONFIG)
 #: Operations that ask for memory.
@@ -51,13 +49,9 @@ def simulation() -> Iterator[RtlMachine]:
         yield machine
 
 
-@pytest.fixture(params=["functional", pytest.param("rtl", marks=pytest.mark.rtl)])
+@pytest.fixture(params=SIMULATORS)
 def backend(request: pytest.FixtureRequest) -> Backend:
-    if request.param == "functional":
-        return FunctionalBackend(CONFIG)
-    simulation = request.getfixturevalue("simulation")
-    simulation.set_bus(Bus(stall_probability=0.3))
-    return RtlBackend(CONFIG, machine=simulation)
+    return simulated(request, CONFIG, Bus(stall_probability=0.3))
 
 
 @pytest.fixture
@@ -224,13 +218,18 @@ def test_their_page_is_a_device_of_its_own(tmp_path):
 def test_the_c_library_sets_them(tmp_path):
     """Two inferences on the Verilog, which reaches nothing without."""
     work = workload()
-    sample = encoded_sample(work.program.deployed, work, random_samples(work.graph, work.input_shapes, seed=1))
-    for name, content in c_sources(CONFIG, work.program.deployed, sample).items():
-        (tmp_path / name).write_bytes(content)
+    example_sources(tmp_path, work.program.deployed, work)
     done = subprocess.run([on_rtl(tmp_path, config=CONFIG)], cwd=tmp_path, capture_output=True, text=True)
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.splitlines()[-1] == "0 values differ from the expected ones"
     source = tmp_path / "npugen.c"
-    source.write_text(source.read_text().replace("    confine(device, program);\n", "    (void)confine;\n"))
-    done = subprocess.run([on_rtl(tmp_path, config=CONFIG)], cwd=tmp_path, capture_output=True, text=True)
-    assert done.returncode == 1 and "FETCH_LIMIT at instruction 0" in done.stderr
+    text = source.read_text()
+    for line, instead, words in (
+            ("status = confine(device, program);", "(void)confine;", "FETCH_LIMIT at instruction 0"),
+            # As if another had locked them before.
+            ("NPUGEN_REG_LIMIT_LOCK, 0);", "NPUGEN_REG_LIMIT_LOCK, 1);",
+             "memory at addresses that the machine does not reach")):
+        assert line in text
+        source.write_text(text.replace(line, instead))
+        done = subprocess.run([on_rtl(tmp_path, config=CONFIG)], cwd=tmp_path, capture_output=True, text=True)
+        assert done.returncode == 1 and words in done.stderr, done.stderr
