@@ -54,8 +54,8 @@ def emit_component(component: wiring.Component, *, name: str = "top", separator:
 
 
 _MODULE = re.compile(r"^module (\S+) ?\(.*?^endmodule\n", re.MULTILINE | re.DOTALL)
-#: The module an instance is of. An escaped name ends with a space; instances stand at the start of a line.
-_INSTANCE = re.compile(r"(?<=^  )\\\S+(?=  ?\S+ \()", re.MULTILINE)
+#: The module an instance is of. Escaped names end with a space; instances stand at the start of a line.
+_INSTANCE = re.compile(r"(?<=^  )\\\S+(?=  ?\S+  ?\()", re.MULTILINE)
 
 
 def _share_modules(text: str) -> str:
