@@ -145,7 +145,7 @@ def run(arguments: argparse.Namespace) -> int:
     if board.iommu != "used" and not config.limits:
         why = "has no IOMMU" if board.iommu == "none" else "has an IOMMU that nothing sets up"
         messages.print(f"{board.title} {why}: whoever starts programs can reach all of the board's memory; --features "
-                       "limits confines them", soft_wrap=True)
+                       "limits confines them (docs/control.md)", soft_wrap=True)
     result: dict = {"board": board.name, "macs": config.macs, "config": config.to_dict(),
                     "files": [str(folder / name) for name in files], "estimate": area.to_dict()}
     wrong = ""

@@ -26,6 +26,9 @@ from gen.files.write import require_writable, write_file
 if TYPE_CHECKING:
     from gen.prune.plan import Goal, Kind, Pruned
 
+#: How far the share of channels that goes may be from what was asked for without a word.
+_NEAR = 0.02
+
 EXAMPLE = """example:
   %(prog)s examples/digits/digits_float.onnx --density 0.25 -o build/digits_sparse.onnx
   %(prog)s examples/digits/digits_float.onnx --max-loss 1 --calibrate examples/digits/digits_test.npz \\
@@ -128,6 +131,11 @@ def run(arguments: argparse.Namespace) -> None:
                        "which)", soft_wrap=True)
     if pruned.remark:
         messages.print(pruned.remark, soft_wrap=True)
+    if pruned.gone is not None and goal.share is not None and abs(pruned.gone - goal.share) > _NEAR:
+        floor = ", and what --floor says" if goal.floor else ""
+        messages.print(f"{arguments.model}: warning: {pruned.gone:.1%} of the channels are gone, where "
+                       f"{goal.share:.1%} were to go: a layer, or residual chain, keeps a block of {config.ic_lanes}"
+                       f"{floor}", soft_wrap=True)
     total = _totals(pruned)
     if arguments.json:
         print_json({"model": str(arguments.output), "kind": goal.kind,
@@ -143,6 +151,7 @@ def _totals(pruned: "Pruned") -> dict[str, Any]:
     before, after = pruned.before, pruned.after
     return {
         "on_host": pruned.on_host,
+        "channels_gone": pruned.gone,
         "cycles": {"before": before.total, "after": after.total} if before and after else None,
         "sqnr_db": None if pruned.noise <= 0 else -10 * math.log10(pruned.noise),
         "labelled": pruned.labelled,

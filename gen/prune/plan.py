@@ -62,6 +62,7 @@ class Pruned:
 
     ``noise``: of the outputs, see `AccuracyEvaluator`; ``accuracy``: before and after, on samples that were given: by
     their labels if ``labelled``, else shares of the samples with the same answer as before. ``remark``: on the labels.
+    ``gone``: share of the channels that can go, None where blocks or weights do.
     """
 
     model: onnx.ModelProto
@@ -74,6 +75,7 @@ class Pruned:
     on_host: int = 0
     labelled: bool = False
     remark: str = ""
+    gone: float | None = None
 
 
 def read_model(path: Path, shapes: Shapes | None = None) -> onnx.ModelProto:
@@ -150,7 +152,11 @@ class Pruner:
         after = self._counterpart_of(model).times(self._config) if self._counterpart else None
         on_host = self._counterpart.on_host if self._counterpart else 0
         return Pruned(model, self._before, after, evaluator.noise(model), accuracy, found, self._reason, on_host,
-                      evaluator.labels is not None, evaluator.remark)
+                      evaluator.labels is not None, evaluator.remark, self._gone(model) if goal.of_channels else None)
+
+    def _gone(self, model: onnx.ModelProto) -> float:
+        before, after = (sum(map(len, ChannelMap.of(one).coupled())) for one in (self._model, model))
+        return 1 - after / before if before else 0.0
 
     def _counterpart_of(self, model: onnx.ModelProto) -> QuantisedCounterpart:
         return QuantisedCounterpart.of(model, self._config, name=self._name)

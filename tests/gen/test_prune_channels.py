@@ -1,5 +1,6 @@
 """Channel pruning: what goes changes nothing where it did nothing, and the model is really smaller."""
 
+import json
 from pathlib import Path
 
 import numpy as np
@@ -244,6 +245,11 @@ def test_the_command(digits: Path, tmp_path: Path, capsys: pytest.CaptureFixture
     assert "cycles an inference" in out and "accuracy" in out
     before, after = shapes(read_model(Path(model))), shapes(read_model(output))
     assert sum(shape[0] for shape in after.values()) < sum(shape[0] for shape in before.values())
+    kept = [*argv, "apoz", "--calibrate", str(digits / "digits_test.npz"), "--limit", "50", "--floor", "0.9"]
+    assert main([*kept, "--json"]) == 0
+    said = capsys.readouterr()
+    assert json.loads(said.out)["channels_gone"] < 0.1
+    assert "of the channels are gone, where 40.0% were to go" in said.err and "--floor" in said.err
     output.unlink()
     assert main([*argv, "gamma"]) == 1
     assert "the model has no BatchNormalization" in capsys.readouterr().err and not output.exists()
