@@ -1,4 +1,4 @@
-"""The driver's own commands, on a board: ``python3 -m npudriver doctor | info | run | serve``."""
+"""The driver's own commands, on a board: ``python3 -m npudriver doctor | dump | info | run | serve``."""
 
 from __future__ import annotations
 
@@ -19,7 +19,9 @@ from .arrays import read_arrays, write_arrays
 from .connect import device_of_file, open_backend
 from .device import Device
 from .doctor import Bench, Finding, examine, not_opened
+from .dump import Dump, take_dump
 from .errors import DriverError, PackageError
+from .files import named
 from .model import Deployment
 from .registers import Registers
 from .server import Limits, Server
@@ -85,6 +87,12 @@ def _parser() -> argparse.ArgumentParser:
     doctor = commands.add_parser("doctor", help="check a device step by step: registers, memory, program, interrupt")
     doctor.add_argument("model", type=Path, help=_MODEL)
     doctor.add_argument("--json", action="store_true", help="print one JSON array and nothing else")
+    doctor.add_argument("--dump", type=Path, metavar="FILE", help="write what the registers held where the first "
+                        "program failed, or at the end: `python -m gen explain FILE` puts it into words")
+    dump = commands.add_parser("dump", help="write registers and counters of a device as they are, also of one that "
+                               "hangs; `python -m gen explain` puts them into words")
+    dump.add_argument("model", type=Path, help=_MODEL)
+    dump.add_argument("-o", "--output", type=Path, metavar="FILE", help="default: standard output")
     serve = commands.add_parser("serve", help="let others use the device over the network")
     serve.add_argument("model", type=Path, nargs="?", default=Path(),
                        help=f"{_MODEL}; it says what machine the device is (default: the folder here)")
@@ -97,7 +105,7 @@ def _parser() -> argparse.ArgumentParser:
                        help=f"end the connection of a client that asks nothing for so long (default {Limits.idle:g} s)")
     serve.add_argument("--memory", type=_positive, default=64, metavar="MIB",
                        help="what they have of its memory (default 64)")
-    for sub in (run, info, doctor, serve):
+    for sub in (run, info, doctor, dump, serve):
         sub.add_argument("--device", metavar="URL", help="uio:[NAME], pynq:FILE.bit, tcp://HOST[:PORT] (default: that "
                          "of the model's board; for serve uio:)")
     return parser
@@ -185,7 +193,8 @@ def _info(arguments: argparse.Namespace) -> int:
 def _doctor(arguments: argparse.Namespace) -> int:
     deployment = Deployment.load(arguments.model)
     findings = []
-    for finding in _findings(arguments.device or device_of_file(deployment.device) or _DEVICE, deployment):
+    url = arguments.device or device_of_file(deployment.device) or _DEVICE
+    for finding in _findings(url, deployment, arguments.dump):
         findings.append(finding)
         if not arguments.json:
             print(finding, flush=True)
@@ -194,7 +203,8 @@ def _doctor(arguments: argparse.Namespace) -> int:
     return 0 if all(finding.ok for finding in findings) else 1
 
 
-def _findings(device: str, deployment: Deployment) -> Iterator[Finding]:
+def _findings(device: str, deployment: Deployment, output: Path | None) -> Iterator[Finding]:
+    """Findings as they are made. ``output``: where a dump of the device goes, of one that could be opened."""
     try:
         backend = open_backend(device)
     except DriverError as error:
@@ -203,10 +213,37 @@ def _findings(device: str, deployment: Deployment) -> Iterator[Finding]:
             raise
         yield finding
         return
+    dumps: list[Dump] = []
+
+    def witness() -> None:
+        if output is not None and not dumps:
+            dumps.append(take_dump(backend, deployment.machine))
+            _write_dump(output, dumps[0])
+
     try:
-        yield from examine(Bench(backend, deployment.machine))
+        yield from examine(Bench(backend, deployment.machine, witness=witness))
+        witness()
     finally:
         backend.close()
+
+
+def _write_dump(path: Path, dump: Dump) -> None:
+    with named(path):
+        path.write_text(dump.to_json())
+
+
+def _dump(arguments: argparse.Namespace) -> int:
+    machine = Deployment.machine_of(arguments.model)
+    backend = open_backend(arguments.device or device_of_file(Deployment.load(arguments.model).device) or _DEVICE)
+    try:
+        dump = take_dump(backend, machine)
+    finally:
+        backend.close()
+    if arguments.output:
+        _write_dump(arguments.output, dump)
+    else:
+        print(dump.to_json(), end="")
+    return 1 if dump.trouble or not dump.samples else 0
 
 
 def _end(number: int, frame: FrameType | None) -> None:
@@ -244,7 +281,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Returns the exit status: 0, 1 (could not), 2 (bad arguments), 130 (interrupted)."""
     arguments = _parser().parse_args(argv)
     try:
-        return {"doctor": _doctor, "run": _run, "info": _info, "serve": _serve}[arguments.command](arguments)
+        commands = {"doctor": _doctor, "dump": _dump, "run": _run, "info": _info, "serve": _serve}
+        return commands[arguments.command](arguments)
     except KeyboardInterrupt:
         return 130
     except (DriverError, OSError) as error:

@@ -28,6 +28,7 @@ COMMANDS = {
     "explore": "search machines for models: cycles against area, and the best trade-offs",
     "battery": "inferences of a stochastic network from one battery, by levels of voltage and frequency",
     "disasm": "list the instructions of a program",
+    "explain": "say in words what a dump of a machine shows: state, instruction, waits, error",
     "compare": "compare every layer with onnxruntime",
     "zoo": "write a float ONNX model of a known network, with seeded weights",
     "boards": "list the known boards",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Iterator
+from typing import Callable, Iterator
 
 from ..backend import Backend, Buffer
 from ..machine import Machine
@@ -23,11 +23,14 @@ class CheckError(Exception):
 
 @dataclass(frozen=True)
 class Bench:
-    """A device that nobody else uses. ``patience``: seconds that a tiny program may take."""
+    """A device that nobody else uses. ``patience``: seconds that a tiny program may take. ``witness``: called where a
+    program has not ended as it should, before it is stopped and its traces are cleared.
+    """
 
     backend: Backend
     machine: Machine
     patience: float = 1.0
+    witness: Callable[[], None] = lambda: None
 
     def read(self, name: str) -> int:
         return self.backend.read32(self.machine.registers[name])

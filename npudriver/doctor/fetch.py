@@ -43,12 +43,15 @@ def _run(bench: Bench, code: np.ndarray, *, enable: bool,
         deadline = backend.time() + bench.patience
         while registers.status() & registers.busy:
             if backend.time() >= deadline:
+                bench.witness()
                 registers.command("ABORT")
                 if not settles(backend, registers):
                     backend.reset()
                 return "BUSY"
             backend.pause(1e-4)
         number = registers.read("error_code") if registers.status() & registers.error else 0
+        if number:
+            bench.witness()
         then(registers)
         registers.command("CLEAR")
         registers.release(*region)

@@ -66,6 +66,7 @@ EDGES = {
     "gen.c": "gen.ir gen.memory gen.onnx",
     # models to try
     "gen.zoo": "cores.errors gen.onnx",
+    "gen.bringup": "cores.arch gen.files npudriver",
     # what is done with it
     "gen.run": "boards cores cores.config cores.errors gen.compiler gen.files gen.ir gen.onnx gen.options "
                "gen.partition gen.passes gen.program gen.quantize npudriver sim sim.devices sim.rtl sim.timing",
@@ -88,9 +89,9 @@ EDGES = {
                  "sim.stochastic sim.timing",
     "gen.report": "boards cores.arch cores.config cores.errors gen.hw gen.ir gen.mapping gen.onnx gen.run npudriver "
                   "sim",
-    "gen.cli": "boards cores cores.arch cores.config cores.errors gen.bench gen.check gen.deploy gen.energy "
-               "gen.explore gen.families gen.files gen.hw gen.ir gen.name gen.onnx gen.options gen.partition "
-               "gen.passes gen.program gen.prune gen.quantize gen.report gen.run gen.soc gen.stochastic "
+    "gen.cli": "boards cores cores.arch cores.config cores.errors gen.bench gen.bringup gen.check gen.deploy "
+               "gen.energy gen.explore gen.families gen.files gen.hw gen.ir gen.name gen.onnx gen.options "
+               "gen.partition gen.passes gen.program gen.prune gen.quantize gen.report gen.run gen.soc gen.stochastic "
                "gen.train gen.zoo npudriver sim sim.rtl sim.stochastic",
     "gen": "gen.cli gen.name",
 }

@@ -1,0 +1,1 @@
+"""A first day with a board: what dumps of a machine mean."""
