@@ -2,6 +2,7 @@
 
 import argparse
 import math
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -48,6 +49,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
                          help="prune until an inference takes so many cycles, where it costs least")
     how_far.add_argument("--max-loss", type=points, metavar="POINTS",
                          help="prune as far as the accuracy on the samples of --calibrate falls by so many points")
+    how_far.add_argument("--threshold", type=threshold, metavar="T",
+                         help="with --channels: channels whose score is below this go, in whole blocks; with "
+                              "--unstructured: weights of a smaller magnitude")
+    parser.add_argument("--layers", action="append", default=[], metavar="PATTERN",
+                        help="prune the layers with such names alone, as 'block1*'; may be given again. A residual "
+                             "chain is pruned if all of its layers are chosen")
     parser.add_argument("--calibrate", type=Path, metavar="X.npz",
                         help="samples to measure by, with an array `label` for accuracy; without labels a sample is "
                              "right where the model answers as before (default: random samples)")
@@ -76,6 +83,13 @@ def ratio(text: str) -> float:
     return value
 
 
+def threshold(text: str) -> float:
+    value = float(text)
+    if not 0 < value < math.inf:
+        raise argparse.ArgumentTypeError(f"must be above 0, not {text}")
+    return value
+
+
 def points(text: str) -> float:
     value = float(text)
     if not 0 <= value <= 100:
@@ -88,12 +102,17 @@ def goal_of(arguments: argparse.Namespace) -> "Goal":
     from gen.prune.plan import Goal
 
     if arguments.channels and arguments.density is not None:
-        raise UsageError("--density is of blocks; with --channels give --ratio, --budget-cycles or --max-loss",
-                         code="option-conflict")
+        raise UsageError("--density is of blocks; with --channels give --ratio, --threshold, --budget-cycles or "
+                         "--max-loss", code="option-conflict")
     if arguments.ratio is not None and not arguments.channels:
         raise UsageError("--ratio goes with --channels; for blocks give --density", code="option-conflict")
-    if arguments.unstructured and arguments.density is None:
-        raise UsageError("--unstructured goes with --density", code="option-conflict")
+    if arguments.unstructured and arguments.density is None and arguments.threshold is None:
+        raise UsageError("--unstructured goes with --density or --threshold", code="option-conflict")
+    if arguments.unstructured and arguments.channels:
+        raise UsageError("--unstructured is of weights, --channels of channels", code="option-conflict")
+    if arguments.threshold is not None and not (arguments.channels or arguments.unstructured):
+        raise UsageError("--threshold goes with --channels or --unstructured; for blocks give --density",
+                         code="option-conflict")
     if arguments.max_loss is not None and arguments.calibrate is None:
         raise UsageError("--max-loss needs samples to measure by: --calibrate X.npz", code="option-conflict")
     if arguments.iterations > 1 and arguments.ratio is None:
@@ -103,7 +122,8 @@ def goal_of(arguments: argparse.Namespace) -> "Goal":
     kind: Kind = arguments.channels or ("magnitude" if arguments.unstructured else "block")
     share = arguments.ratio if arguments.density is None else arguments.density
     return Goal(kind=kind, share=share, cycles=arguments.budget_cycles, loss=arguments.max_loss,
-                rounds=arguments.iterations, floor=arguments.floor)
+                rounds=arguments.iterations, floor=arguments.floor, threshold=arguments.threshold,
+                layers=tuple(arguments.layers))
 
 
 def run(arguments: argparse.Namespace) -> None:
@@ -152,6 +172,8 @@ def _totals(pruned: "Pruned") -> dict[str, Any]:
     return {
         "on_host": pruned.on_host,
         "channels_gone": pruned.gone,
+        "counts": None if pruned.counts is None else dict(zip(("before", "after"), map(asdict, pruned.counts),
+                                                              strict=True)),
         "cycles": {"before": before.total, "after": after.total} if before and after else None,
         "sqnr_db": None if pruned.noise <= 0 else -10 * math.log10(pruned.noise),
         "labelled": pruned.labelled,
@@ -178,6 +200,12 @@ def show(rows: list[dict[str, Any]], total: dict[str, Any]) -> None:
     if total["cycles"]:
         after, before = total["cycles"]["after"], total["cycles"]["before"]
         console.print(f"{after:,} cycles an inference, {before:,} before ({before / after:.2f} times)", soft_wrap=True)
+    if total["counts"]:
+        old, new = total["counts"]["before"], total["counts"]["after"]
+        console.print(f"{new['nonzero']:,} parameters that are not 0, of {new['parameters']:,}; {old['nonzero']:,} of "
+                      f"{old['parameters']:,} before", soft_wrap=True)
+        console.print(f"{new['useful_macs']:,} MACs an inference by such weights, {old['useful_macs']:,} before",
+                      soft_wrap=True)
     if total["sqnr_db"] is not None:
         console.print(f"the outputs' signal is {total['sqnr_db']:.1f} dB above what pruning changed", soft_wrap=True)
     if total["accuracy"] and not total["labelled"]:

@@ -1,6 +1,6 @@
 """Weights of an ONNX model pruned in the machine's blocks, or without any structure."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Mapping
 
 import numpy as np
 import onnx
@@ -10,7 +10,7 @@ from cores.config import NpuConfig
 from gen.passes.prune import groups_of, prune_weights
 from gen.prune.layers import PrunableLayer, find_layers
 
-__all__ = ["densities", "prune_blocks", "prune_magnitudes"]
+__all__ = ["densities", "prune_below", "prune_blocks", "prune_magnitudes"]
 
 
 def _changed(model: onnx.ModelProto, changes: Mapping[str, np.ndarray]) -> onnx.ModelProto:
@@ -47,20 +47,38 @@ def prune_blocks(model: onnx.ModelProto, density: float | Mapping[str, float], c
     return _changed(model, changes)
 
 
-def prune_magnitudes(model: onnx.ModelProto, density: float) -> onnx.ModelProto:
+def prune_magnitudes(model: onnx.ModelProto, density: float,
+                     nodes: Collection[str] | None = None) -> onnx.ModelProto:
     """The model with the smallest weights of each layer set to zero, wherever they are: the first of two stages.
 
-    The second one, `prune_blocks`, comes after fine-tuning.
+    The second one, `prune_blocks`, comes after fine-tuning. ``nodes``: the layers; None: all.
     """
-    layers = [layer for layer in find_layers(model) if not layer.left]
+    def gone(sizes: np.ndarray) -> np.ndarray:
+        return np.argsort(sizes, kind="stable")[:sizes.size - max(1, round(density * sizes.size))]
+
+    return _without(model, gone, nodes)
+
+
+def prune_below(model: onnx.ModelProto, threshold: float, nodes: Collection[str] | None = None) -> onnx.ModelProto:
+    """As `prune_magnitudes`, without the weights whose magnitude is below ``threshold``; the largest of a layer stays.
+    """
+    def gone(sizes: np.ndarray) -> np.ndarray:
+        return np.flatnonzero(sizes < min(threshold, sizes.max(initial=0)))
+
+    return _without(model, gone, nodes)
+
+
+def _without(model: onnx.ModelProto, gone: Callable[[np.ndarray], np.ndarray],
+             nodes: Collection[str] | None) -> onnx.ModelProto:
+    """The model with zeros at the places of each layer's weights that ``gone`` finds by their magnitudes."""
+    layers = [layer for layer in find_layers(model) if not layer.left and (nodes is None or layer.node in nodes)]
     arrays = _arrays(model, layers)
     changes = {}
     for layer in layers:
         old = arrays[layer.initializer]
         weights = layer.weights(old).copy()
         flat = weights.reshape(-1)
-        gone = flat.size - max(1, round(density * flat.size))
-        flat[np.argsort(np.abs(flat), kind="stable")[:gone]] = 0
+        flat[gone(np.abs(flat))] = 0
         changes[layer.initializer] = layer.array(weights, old)
     return _changed(model, changes)
 

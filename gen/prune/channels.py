@@ -66,6 +66,8 @@ class ChannelMap:
     _parents: list[int] = field(default_factory=list)
     #: Atom -> the layer that made it, in the same way.
     _makers: list[int] = field(default_factory=list)
+    #: First atom that a layer made -> its node.
+    _nodes: dict[int, str] = field(default_factory=dict)
 
     @classmethod
     def of(cls, model: onnx.ModelProto) -> "ChannelMap":
@@ -102,6 +104,11 @@ class ChannelMap:
                 found.setdefault(self._maker(atom), []).append(atom)
         return [np.array(atoms) for atoms in found.values() if self.pinned.keys().isdisjoint(atoms)]
 
+    def layers(self, coupled: np.ndarray) -> set[str]:
+        """Nodes of the layer, or of the residual chain, whose channels these are; see `coupled`."""
+        maker = self._maker(int(coupled[0]))
+        return {node for first, node in self._nodes.items() if self._maker(first) == maker}
+
     def kept(self, atoms: np.ndarray, dropped: set[int]) -> np.ndarray:
         """Places in ``atoms`` of those that are not among the dropped roots."""
         return np.flatnonzero([self.root(atom) not in dropped for atom in atoms.tolist()])
@@ -125,6 +132,13 @@ class ChannelMap:
         self._makers.extend([first] * shape[1])
         if pinned:
             self._pin(name, pinned)
+
+    def _make(self, node: NodeProto) -> None:
+        """New atoms for the result of a layer."""
+        first = len(self._parents)
+        self._new(node.output[0])
+        if len(self._parents) > first:
+            self._nodes[first] = node.name
 
     def _pin(self, name: str, reason: str) -> None:
         if name in self.atoms:
@@ -174,7 +188,7 @@ class ChannelMap:
         if atoms is None or weights not in self.view.constants:
             return False
         if group == 1:
-            self._new(node.output[0])
+            self._make(node)
             if not self._slice(weights, 1, atoms):
                 return False
             self.consumers.append(Consumer(node, weights, 1, atoms))
@@ -194,7 +208,7 @@ class ChannelMap:
         if (atoms is None or attributes.get("transA", 0) or weights not in self.view.constants
                 or len(self.view.shapes[source]) != 2 or len(self.view.shapes[weights]) != 2):
             return False
-        self._new(node.output[0])
+        self._make(node)
         made, axis = self.atoms.get(node.output[0]), attributes.get("transB", 0)
         if made is None or not self._slice(weights, axis, atoms) or not self._slice(weights, 1 - axis, made):
             return False

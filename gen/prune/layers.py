@@ -1,7 +1,8 @@
 """Where an ONNX model has weights that can be pruned in blocks."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from functools import cached_property
 from typing import Any
 
@@ -11,15 +12,16 @@ from onnx import NodeProto, TensorProto, helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
 
 from gen.onnx.light import inferred
+from gen.prune.errors import PruneError
 from gen.prune.sizes import sizes_of
 
-__all__ = ["PrunableLayer", "ModelView", "find_layers"]
+__all__ = ["QUANTISING", "PrunableLayer", "ModelView", "chosen_layers", "find_layers"]
 
 #: Operator -> the input that has its weights.
 _WEIGHTS = {"Conv": 1, "Gemm": 1, "MatMul": 1, "QLinearConv": 3, "QLinearMatMul": 3, "QGemm": 3}
 #: Operators that only move values; after them a matrix product has the channels of a feature map in another order.
 _MOVING = ("Reshape", "Flatten", "Transpose", "Squeeze", "Unsqueeze", "Identity", "Dropout")
-_QUANTISING = ("QuantizeLinear", "DequantizeLinear")
+QUANTISING = ("QuantizeLinear", "DequantizeLinear")
 
 
 @dataclass(frozen=True, eq=False)
@@ -106,7 +108,7 @@ class PrunableLayer:
 
 def _order(view: ModelView, name: str) -> tuple[np.ndarray | None, tuple[int, ...]]:
     """Of a matrix product's input: where its elements are in the feature map that it is, and that one's (C, H, W)."""
-    source = view.behind(name, (*_MOVING, *_QUANTISING))
+    source = view.behind(name, (*_MOVING, *QUANTISING))
     shape = view.shapes.get(source, ())
     if source == name or len(shape) < 3 or 0 in shape[1:]:
         return None, ()
@@ -115,7 +117,7 @@ def _order(view: ModelView, name: str) -> tuple[np.ndarray | None, tuple[int, ..
         node = NodeProto()
         node.CopyFrom(view.makers[current])
         current = node.input[0]
-        if node.op_type in _QUANTISING:
+        if node.op_type in QUANTISING:
             node = helper.make_node("Identity", [current], [node.output[0]])
         nodes.append(node)
     read = {other for node in nodes for other in node.input[1:] if other}
@@ -141,7 +143,7 @@ def _zero_point(view: ModelView, node: NodeProto, weights: str) -> np.ndarray:
         axis = next((a.i for a in maker.attribute if a.name == "axis"), 1)
     elif node.op_type in ("QLinearConv", "QLinearMatMul", "QGemm"):
         name, axis = node.input[5], 0 if node.op_type == "QLinearConv" else 1
-    initializer = view.behind(weights, _QUANTISING)
+    initializer = view.behind(weights, QUANTISING)
     whole = view.constants[initializer].data_type != TensorProto.FLOAT      # else they are quantised as the model runs
     points = view.array(name) if name in view.constants and whole else np.zeros(1)
     rank = len(view.shapes[initializer])
@@ -151,10 +153,10 @@ def _zero_point(view: ModelView, node: NodeProto, weights: str) -> np.ndarray:
 def _layer(view: ModelView, node: NodeProto, entrances: set[str]) -> PrunableLayer | None:
     attributes: dict[str, Any] = {a.name: helper.get_attribute_value(a) for a in node.attribute}
     weights = node.input[_WEIGHTS[node.op_type]]
-    initializer = view.behind(weights, (*_QUANTISING, "Identity"))
+    initializer = view.behind(weights, (*QUANTISING, "Identity"))
     if initializer not in view.constants:
         return None
-    source = view.behind(node.input[0], (*_MOVING, *_QUANTISING, "Pad", "Cast"))
+    source = view.behind(node.input[0], (*_MOVING, *QUANTISING, "Pad", "Cast"))
     readers = max(sum(list(other.input).count(name) for other in view.model.graph.node)
                   for name in (weights, initializer))
     left = ""
@@ -185,3 +187,19 @@ def find_layers(model: onnx.ModelProto) -> list[PrunableLayer]:
     entrances = {value.name for value in model.graph.input}
     found = (_layer(view, node, entrances) for node in model.graph.node if node.op_type in _WEIGHTS)
     return [layer for layer in found if layer is not None]
+
+
+def chosen_layers(names: Iterable[str], patterns: Sequence[str]) -> set[str]:
+    """The names that a pattern of a shell (``block1*``) matches; all of them without patterns.
+
+    Raises PruneError for a pattern that matches none.
+    """
+    known = set(names)
+    if not patterns:
+        return known
+    found = {pattern: {name for name in known if fnmatchcase(name, pattern)} for pattern in patterns}
+    for pattern, matched in found.items():
+        if not matched:
+            raise PruneError(f"no layer has a name like {pattern!r}; layers: {', '.join(sorted(known)) or 'none'}",
+                             code="no-such-layer")
+    return set().union(*found.values())

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from math import ceil
+from math import ceil, inf
 from pathlib import Path
 from typing import Any, Literal
 
@@ -12,10 +12,11 @@ import onnx
 from cores.config import NpuConfig
 from gen.ir.errors import CompileError, GraphError
 from gen.onnx.read import Shapes, read
-from gen.prune.blocks import densities, prune_blocks, prune_magnitudes
+from gen.prune.blocks import densities, prune_below, prune_blocks, prune_magnitudes
 from gen.prune.channels import ChannelMap
+from gen.prune.counts import Counts
 from gen.prune.errors import PruneError
-from gen.prune.layers import find_layers
+from gen.prune.layers import chosen_layers, find_layers
 from gen.prune.measure import AccuracyEvaluator
 from gen.prune.scores import apoz_scores, gamma_scores, removals
 from gen.prune.search import Sensitivity, descent, first_that, last_that, sensitivities
@@ -36,11 +37,13 @@ Kind = Literal["block", "magnitude", "gamma", "apoz"]
 
 @dataclass(frozen=True, kw_only=True)
 class Goal:
-    """What to prune, and how far: one of ``share``, ``cycles`` and ``loss``.
+    """What to prune, and how far: one of ``share``, ``threshold``, ``cycles`` and ``loss``.
 
-    ``share``: the density of blocks, or the share of channels that go; ``cycles`` of an inference at most; ``loss``:
-    points of accuracy at most. ``rounds``: steps in which a share of channels goes, each with scores of its own.
-    ``floor``: the share of the channels of each layer, or residual chain, that stays at least.
+    ``share``: the density of blocks, or the share of channels that go; ``threshold``: weights of a smaller magnitude
+    go, or runs of channels of a smaller mean score; ``cycles`` of an inference at most; ``loss``: points of accuracy at
+    most. ``rounds``: steps in which a share of channels goes, each with scores of its own.
+    ``floor``: the share of the channels of each layer, or residual chain, that stays at least. ``layers``: patterns of
+    the names of those that are pruned, see `chosen_layers`; of a residual chain all layers or none.
     """
 
     kind: Kind
@@ -49,6 +52,8 @@ class Goal:
     loss: float | None = None
     rounds: int = 1
     floor: float = 0.0
+    threshold: float | None = None
+    layers: tuple[str, ...] = ()
 
     @property
     def of_channels(self) -> bool:
@@ -62,7 +67,7 @@ class Pruned:
 
     ``noise``: of the outputs, see `AccuracyEvaluator`; ``accuracy``: before and after, on samples that were given: by
     their labels if ``labelled``, else shares of the samples with the same answer as before. ``remark``: on the labels.
-    ``gone``: share of the channels that can go, None where blocks or weights do.
+    ``gone``: share of the channels that can go, None where blocks or weights do. ``counts``: before and after.
     """
 
     model: onnx.ModelProto
@@ -73,6 +78,7 @@ class Pruned:
     sensitivities: Mapping[str, Sensitivity] = field(default_factory=dict)
     reason: str = ""
     on_host: int = 0
+    counts: tuple[Counts, Counts] | None = None
     labelled: bool = False
     remark: str = ""
     gone: float | None = None
@@ -141,22 +147,36 @@ class Pruner:
         found: dict[str, Sensitivity] = {}
         if goal.of_channels:
             model = self._prune_channels(goal, evaluator)
+        elif goal.threshold is not None:
+            model = prune_below(self._model, goal.threshold, self._chosen(goal))
         elif goal.share is not None:
-            model = (prune_magnitudes(self._model, goal.share) if goal.kind == "magnitude" else
-                     prune_blocks(self._model, goal.share, self._config))
+            chosen = self._chosen(goal)
+            model = (prune_magnitudes(self._model, goal.share, chosen) if goal.kind == "magnitude" else
+                     prune_blocks(self._model, dict.fromkeys(chosen, goal.share), self._config))
         else:
-            found = sensitivities(self._model, self._required(), self._config, evaluator, self._progress)
+            found = sensitivities(self._model, self._required(), self._config, evaluator, self._chosen(goal),
+                                  self._progress)
             model = self._prune_by(goal, found, evaluator)
         self._progress("the result")
         accuracy = (evaluator.original_accuracy, evaluator.accuracy(model)) if self._given else None
         after = self._counterpart_of(model).times(self._config) if self._counterpart else None
         on_host = self._counterpart.on_host if self._counterpart else 0
         return Pruned(model, self._before, after, evaluator.noise(model), accuracy, found, self._reason, on_host,
-                      evaluator.labels is not None, evaluator.remark, self._gone(model) if goal.of_channels else None)
+                      (Counts.of(self._model), Counts.of(model)), evaluator.labels is not None, evaluator.remark,
+                      self._gone(model, goal) if goal.of_channels else None)
 
-    def _gone(self, model: onnx.ModelProto) -> float:
-        before, after = (sum(map(len, ChannelMap.of(one).coupled())) for one in (self._model, model))
+    def _chosen(self, goal: Goal) -> set[str]:
+        """Nodes of the layers to prune."""
+        return chosen_layers((layer.node for layer in find_layers(self._model)), goal.layers)
+
+    def _gone(self, model: onnx.ModelProto, goal: Goal) -> float:
+        before, after = (self._prunable(ChannelMap.of(one), goal) for one in (self._model, model))
         return 1 - after / before if before else 0.0
+
+    def _prunable(self, channels: ChannelMap, goal: Goal) -> int:
+        """Channels that may go, of the layers that are chosen."""
+        chosen = self._chosen(goal)
+        return sum(len(coupled) for coupled in channels.coupled() if channels.layers(coupled) <= chosen)
 
     def _counterpart_of(self, model: onnx.ModelProto) -> QuantisedCounterpart:
         return QuantisedCounterpart.of(model, self._config, name=self._name)
@@ -196,11 +216,12 @@ class Pruner:
         if goal.share is not None:
             for _ in range(goal.rounds):
                 channels, states = self._states(model, goal)
-                prunable = sum(map(len, channels.coupled()))
-                wanted = prunable * (1 - (1 - goal.share) ** (1 / goal.rounds))
+                wanted = self._prunable(channels, goal) * (1 - (1 - goal.share) ** (1 / goal.rounds))
                 model = self._shrunk(model, channels, min(states, key=lambda state: abs(len(state) - wanted)), goal)
             return model
         channels, states = self._states(model, goal)
+        if goal.threshold is not None:
+            return self._shrunk(model, channels, states[-1], goal)
         if goal.cycles is not None:
             budget = goal.cycles
 
@@ -220,7 +241,8 @@ class Pruner:
     def _states(self, model: onnx.ModelProto, goal: Goal) -> tuple[ChannelMap, list[frozenset[int]]]:
         channels = ChannelMap.of(model)
         scores = gamma_scores(channels) if goal.kind == "gamma" else apoz_scores(model, channels, self._inputs)
-        return channels, removals(channels, scores, self._config.ic_lanes, least=self._floors(goal))
+        return channels, removals(channels, scores, self._config.ic_lanes, least=self._floors(goal),
+                                  nodes=self._chosen(goal), below=inf if goal.threshold is None else goal.threshold)
 
     def _floors(self, goal: Goal) -> list[int]:
         """Channels that stay at least, of each layer or chain of the whole model: all rounds together keep them."""

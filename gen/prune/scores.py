@@ -1,6 +1,7 @@
 """How much each channel matters, and in which order channels go."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from math import inf
 
 import numpy as np
 import onnx
@@ -47,16 +48,19 @@ def apoz_scores(model: onnx.ModelProto, channels: ChannelMap, inputs: Mapping[st
 
 
 def removals(channels: ChannelMap, scores: Scores, lanes: int, *,
-             least: Sequence[int] = ()) -> list[frozenset[int]]:
+             least: Sequence[int] = (), nodes: Collection[str] | None = None,
+             below: float = inf) -> list[frozenset[int]]:
     """Root atoms to drop, more and more of them: from none to all but one block of each layer or residual chain.
 
     Each set adds the channels of one layer or chain that matter least by their mean score, so many that a multiple of
     ``lanes`` is left: the machine works on whole blocks. ``least``: how many of each stay, in the
-    order of `ChannelMap.coupled`. Layers and chains with a channel without a score stay.
+    order of `ChannelMap.coupled`. Layers and chains with a channel without a score stay, and those that are not among
+    ``nodes`` with all of their layers. ``below``: channels of this score and above stay.
     """
     runs: list[tuple[float, int, list[int]]] = []
     for number, coupled in enumerate(channels.coupled()):
-        if any(int(atom) not in scores for atom in coupled):
+        if any(int(atom) not in scores for atom in coupled) or (
+                nodes is not None and not channels.layers(coupled) <= set(nodes)):
             continue
         order = sorted((int(atom) for atom in coupled), key=lambda atom: (scores[atom], atom))
         start, lowest = 0, 0.0
@@ -66,6 +70,8 @@ def removals(channels: ChannelMap, scores: Scores, lanes: int, *,
                 break
             # Coupled channels go in their order, whatever else goes in between.
             lowest = max(lowest, float(np.mean([scores[atom] for atom in order[start:end]])))
+            if lowest >= below:
+                break
             runs.append((lowest, order[0], order[start:end]))
             start = end
     dropped: list[frozenset[int]] = [frozenset()]

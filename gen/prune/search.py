@@ -1,6 +1,6 @@
 """A density for each layer: what is lost and gained in every one, measured, and the best of both along the way."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -26,10 +26,11 @@ class Sensitivity:
 
 
 def sensitivities(model: onnx.ModelProto, counterpart: QuantisedCounterpart, config: NpuConfig,
-                  evaluator: AccuracyEvaluator,
+                  evaluator: AccuracyEvaluator, chosen: Collection[str],
                   progress: Callable[[str], None] = lambda text: None) -> dict[str, Sensitivity]:
-    """Every layer that can be pruned, by its node's name: the only one that is, at each density below 1."""
-    nodes = [layer.node for layer in find_layers(model) if not layer.left and layer.node in counterpart.layers]
+    """Every ``chosen`` layer that can be pruned, by its node's name: the only one that is, at each density below 1."""
+    nodes = [layer.node for layer in find_layers(model)
+             if not layer.left and layer.node in chosen and layer.node in counterpart.layers]
     steps = [groups / config.groups_dense for groups in range(config.groups_dense, 0, -1)]
     times: dict[float, Times] = {}
     for density in steps:

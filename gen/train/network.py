@@ -8,7 +8,8 @@ import torch
 from onnx import helper, numpy_helper
 from torch import Tensor, nn
 
-from gen.prune.layers import ModelView, find_layers
+from gen.prune.counts import LEARNT
+from gen.prune.layers import QUANTISING, ModelView, find_layers
 from gen.prune.sizes import sizes_of
 from gen.train.call import Call
 from gen.train.errors import TrainError
@@ -16,11 +17,8 @@ from gen.train.operators import OPERATORS, dequantize, quantize
 
 __all__ = ["Network"]
 
-#: Operator -> inputs that are learnt, where they are constants.
-_LEARNT = {"Conv": (1, 2), "Gemm": (1, 2), "MatMul": (1,), "BatchNormalization": (1, 2), "PRelu": (1,), "Add": (0, 1)}
-_QUANTISING = ("QuantizeLinear", "DequantizeLinear")
 #: After the scores of classes.
-_FINAL = (*_QUANTISING, "Softmax", "Identity")
+_FINAL = (*QUANTISING, "Softmax", "Identity")
 
 
 class Network(nn.Module):
@@ -68,9 +66,9 @@ class Network(nn.Module):
     def _find_learnt(self) -> set[str]:
         learnt = set()
         for node in self._model.graph.node:
-            for place in _LEARNT.get(node.op_type, ()):
+            for place in LEARNT.get(node.op_type, ()):
                 value = node.input[place] if place < len(node.input) else ""
-                name = self._view.behind(value, _QUANTISING)
+                name = self._view.behind(value, QUANTISING)
                 if name not in self._arrays or self._arrays[name].ndim == 0:
                     continue
                 if self._arrays[name].dtype == np.float32:

@@ -14,12 +14,13 @@ from gen.ir.graph import Conv
 from gen.onnx.importer import Importer
 from gen.onnx.read import parse
 from gen.passes.prune import prune, prune_weights, rounded_density
-from gen.prune.blocks import densities, prune_blocks, prune_magnitudes
+from gen.prune.blocks import densities, prune_below, prune_blocks, prune_magnitudes
+from gen.prune.counts import Counts
 from gen.prune.layers import find_layers
 from gen.prune.measure import AccuracyEvaluator
 from gen.prune.plan import Goal, Pruner, read_model
 from gen.prune.search import Sensitivity, descent, first_that, last_that
-from gen.prune.timing import QuantisedCounterpart, random_inputs
+from gen.prune.timing import QuantisedCounterpart, quantised, random_inputs
 from tests.gen.float_models import FloatBuilder
 from tests.gen.qdq import Builder
 
@@ -126,6 +127,37 @@ def test_magnitudes_keep_the_largest(rng: np.random.Generator):
     assert np.count_nonzero(new) == kept
     assert np.abs(new[new != 0]).min() == np.sort(np.abs(old), axis=None)[-kept]
     assert set(densities(prune_magnitudes(model, 0.3)).values()) == {1.0, kept / old.size}
+
+
+def test_weights_below_a_threshold_go(rng: np.random.Generator):
+    builder = FloatBuilder(rng, ["N", 3, 8, 8])
+    value = builder.node("Relu", builder.conv("x", 3, 16, name="first"))
+    value = builder.node("Relu", builder.conv(value, 16, 16, name="second"))
+    model = builder.model(builder.conv(value, 16, 16, name="third"))
+    old, new = (numpy_helper.to_array(m.graph.initializer[1]) for m in (model, prune_below(model, 0.1)))
+    np.testing.assert_array_equal(new, np.where(np.abs(old) < np.float32(0.1), 0, old))
+    assert 0 < np.count_nonzero(new) < old.size
+    # Of a layer without larger ones the largest is left.
+    alone = densities(prune_below(model, 100, {"second"}))
+    assert alone == {"first": 1.0, "second": 1 / old.size, "third": 1.0}
+
+
+@pytest.mark.parametrize("integers", [False, True])
+def test_counts_of_a_model(integers: bool, rng: np.random.Generator):
+    builder = FloatBuilder(rng, ["N", 3, 8, 10])
+    value = builder.node("Relu", builder.same_conv("x", 3, 8, strides=[2, 2]))           # 4x5
+    value = builder.node("Relu", builder.conv(value, 8, 8, group=8))                     # 2x3
+    value = builder.node("Flatten", builder.conv(value, 8, 16, kernel=1))
+    model = builder.model(builder.node("Gemm", value, builder.weights(96, 5), builder.weights(5)))
+    macs = 8 * 27 * 20 + 8 * 9 * 6 + 128 * 6 + 96 * 5
+    weights = 8 * 27 + 8 * 9 + 128 + 96 * 5
+    if integers:
+        found = Counts.of(quantised(model))
+        assert (found.parameters, found.macs) == (weights + 8 + 5, macs) and found.useful_macs <= macs
+        return
+    assert Counts.of(model) == Counts(weights + 8 + 5, weights + 8 + 5, macs, macs)
+    half = Counts.of(prune_magnitudes(model, 0.5, {"conv4"}))
+    assert half == Counts(weights + 13, weights + 13 - 64, macs, macs - 64 * 6)
 
 
 @pytest.fixture(scope="module")
@@ -242,6 +274,10 @@ def test_pruning_by_accuracy(digits: Path, tmp_path: Path, capsys: pytest.Captur
     (["--ratio", "0.5", "--density", "0.5"], 2, "not allowed with argument"),
     (["--budget-cycles", "9", "--unstructured"], 2, "--unstructured goes with --density"),
     (["--density", "0.5", "--iterations", "2"], 2, "--iterations goes with --ratio"),
+    (["--threshold", "0.5"], 2, "--threshold goes with --channels or --unstructured"),
+    (["--threshold", "-1", "--unstructured"], 2, "must be above 0, not -1"),
+    (["--threshold", "1", "--channels", "gamma", "--unstructured"], 2, "--unstructured is of weights"),
+    (["--density", "0.5", "--layers", "none*"], 1, "no layer has a name like 'none*'; layers: "),
     (["--density", "0.5", "--floor", "0.2"], 2, "--floor goes with --channels"),
     (["--ratio", "1.5", "--channels", "apoz"], 2, "must be above 0 and below 1, not 1.5"),
     ([], 2, "is required"),

@@ -198,6 +198,31 @@ def test_a_floor_keeps_a_share_of_each_layer_and_chain(rng: np.random.Generator)
     assert [shape[0] for shape in list(shapes(pruned.model).values())[:2]] == [32, 32]
 
 
+@pytest.mark.parametrize(("layers", "share", "expected"), [
+    ("conv0", 0.9, [16, 64]), ("conv[123]*", 0.9, [64, 16]), ("conv2", 0.9, [64, 64]), ("*", 0.5, [32, 32])])
+def test_a_group_of_layers_is_pruned_alone(layers: str, share: float, expected: list[int], rng: np.random.Generator):
+    """A residual chain, of which some layers are not chosen, stays."""
+    model = residual(rng, writers=2)
+    convs = [node for node in model.graph.node if node.op_type == "Conv"]
+    names = {node.name: f"conv{number}" for number, node in enumerate(convs)}
+    for node in model.graph.node:
+        node.name = names.get(node.name, node.name)
+    pruned = Pruner(model, CONFIG, name="model").prune(Goal(kind="gamma", share=share, layers=(layers,)))
+    assert [shape[0] for shape in list(shapes(pruned.model).values())[:2]] == expected
+    if expected != [64, 64]:
+        assert pruned.gone == pytest.approx(0.5 if layers == "*" else 0.75)
+    with pytest.raises(PruneError, match=r"model: no layer has a name like 'pool\*'; layers: conv0, conv1"):
+        Pruner(model, CONFIG, name="model").prune(Goal(kind="gamma", share=share, layers=(layers, "pool*")))
+
+
+def test_channels_below_a_threshold_go(rng: np.random.Generator):
+    """In runs of whole blocks, whose mean is below it: of gammas from 0.1 to 1 the first 16 have a mean of 0.21."""
+    model = residual(rng, writers=1)
+    for threshold, expected in ((0.2, [64, 64]), (0.3, [48, 48]), (0.5, [32, 32]), (9, [16, 16])):
+        pruned = Pruner(model, CONFIG, name="model").prune(Goal(kind="gamma", threshold=threshold))
+        assert [shape[0] for shape in list(shapes(pruned.model).values())[:2]] == expected
+
+
 def test_apoz_takes_what_never_fires(rng: np.random.Generator):
     builder = FloatBuilder(rng, ["N", 3, 12, 12])
     value = builder.conv("x", 3, 32)
