@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+from .address_lines import lost_writes
 from .check import Bench, CheckError
 
 __all__ = ["register_bits"]
 
 #: Registers of 32 plain bits that start nothing.
 _PLAIN = ("data_beats", "write_start", "timeout")
+#: Two values of registers that start nothing, which differ in all bits that these have. Were they to go to the control
+#: register by a stuck address line, they would be no command.
+_CHANGES = {name: (0x5A5A5000, 0xA5A5A000) for name in ("program_low", "program_length", "data_low", *_PLAIN)}
 
 
 def register_bits(bench: Bench) -> str:
     """Walk a one and a zero through some registers, and leave them as they were. Raises CheckError."""
-    before = {name: bench.read(name) for name in _PLAIN}
+    before = {name: bench.read(name) for name in _CHANGES}
     try:
+        _write_everywhere(bench)
         for name in _PLAIN:
             _walk(bench, name)
         for number, name in enumerate(_PLAIN):
@@ -27,6 +32,22 @@ def register_bits(bench: Bench) -> str:
         for name, value in before.items():
             bench.write(name, value)
     return f"{len(_PLAIN)} registers hold every bit"
+
+
+def _write_everywhere(bench: Bench) -> None:
+    """Raises CheckError where writes arrive at some registers alone, as an address line decides."""
+    arrived = {}
+    for name, values in _CHANGES.items():
+        found = []
+        for value in values:
+            bench.write(name, value)
+            found.append(bench.read(name))
+        arrived[name] = found[0] != found[1]
+    line = lost_writes({bench.machine.registers[name]: here for name, here in arrived.items()})
+    if line:
+        lost = next(name for name, here in arrived.items() if not here)
+        raise CheckError(f"writes of register {lost}, and not of all others, go elsewhere", wrong=f"{line}, of writes",
+                         next="compare the address bus of the register port with the block design's, line by line")
 
 
 def _walk(bench: Bench, name: str) -> None:

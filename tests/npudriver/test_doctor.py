@@ -59,7 +59,7 @@ FAULTS: dict[str, tuple[dict[str, Any], str, str]] = {
     "stuck line of the register port": (dict(write=lambda address, value: (address, value & ~(1 << 7))), "registers",
                                         "bit 7 is stuck at 0"),
     "stuck address line of the register port": (dict(write=lambda address, value: (address & ~4, value)),
-                                                "registers", "register"),
+                                                "registers", "address line 2 of the register port is stuck at 0, of"),
     "stuck data line": (dict(read_back=stuck_bit), "memory", "data line 19 of 32 is stuck at 1"),
     "stuck address line": (dict(read_back=one_address_line), "memory", "address line 12 is stuck"),
     "clock too fast, as bit errors": (dict(read_back=flipped), "memory", "timing or signal integrity"),
@@ -99,6 +99,38 @@ def named(backend: Backend, fault: str) -> None:
     assert all(finding.ok for finding in before)
     assert (last.check, last.ok) == (check, False), str(last)
     assert words in str(last) and "\n" not in str(last) and last.next
+
+
+class Rewired(FaultyBackend):
+    """Addresses of registers have a line at one level: of reads, of writes, or of both."""
+
+    def __init__(self, line: int, level: int, reads: bool, writes: bool) -> None:
+        super().__init__(FunctionalBackend(CONFIG))
+        self._line, self._level, self._reads, self._writes = line, level, reads, writes
+
+    def _wired(self, address: int) -> int:
+        return address & ~(1 << self._line) | self._level << self._line
+
+    def read32(self, address: int) -> int:
+        return super().read32(self._wired(address) if self._reads else address)
+
+    def write32(self, address: int, value: int) -> None:
+        super().write32(self._wired(address) if self._writes else address, value)
+
+
+@pytest.mark.parametrize("level", [0, 1])
+@pytest.mark.parametrize("line", range(2, 7))
+@pytest.mark.parametrize(("reads", "writes"), [(True, True), (True, False), (False, True)])
+def test_stuck_lines_of_the_register_port(line, level, reads, writes):
+    """Each is named, but for reads that lead to registers which are zero, as those of no machine are."""
+    last = findings(Rewired(line, level, reads, writes))[-1]
+    assert last.check == ("identity" if reads else "registers")
+    if reads and level and line > 3:
+        assert "nothing answers" in str(last) or "another peripheral" in str(last)
+        assert "address line of it is stuck at 1" in str(last)
+    else:
+        assert f"address line {line} of the register port is stuck at {level}" in last.wrong, str(last)
+        assert f"of {'reads' if reads else 'writes'}" in last.wrong
 
 
 def test_a_memory_that_never_answers():
