@@ -247,13 +247,22 @@ def _has_all_terms(config: NpuConfig) -> bool:
                for component in _components() for number, term in enumerate(_terms(component, config)) if term)
 
 
+def from_others(number: int) -> dict[str, float] | None:
+    """Totals of a machine of the table, by its place there, as the others have it reckoned. None where these do not say
+    of every term what it costs.
+    """
+    one = machines()[number]
+    if not _known(_related(one.family), number) or not _spanned(number):
+        return None
+    return _sum(_reckoned(one.config, one.family, number), one.family)
+
+
 @functools.cache
 def _error(family: str) -> float | None:
     """Largest relative error of a total, each machine of the family and those like it reckoned from the others."""
     worst = None
     for number, one in enumerate(machines()):
-        if one.family in _related(family) and _known(_related(family), number) and _spanned(number):
-            totals = _sum(_reckoned(one.config, one.family, number), one.family)
+        if one.family in _related(family) and (totals := from_others(number)) is not None:
             worst = max(worst or 0.0, *(abs(totals[name] / count - 1) for name, count in one.totals.items() if count))
     return None if worst is None else round(worst, 3)
 

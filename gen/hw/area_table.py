@@ -2,13 +2,17 @@
 
 Synthesises the machines named, or those of all families, which takes minutes each, and writes all that it knows of them
 to ``area.json``; a machine that is there already is replaced. Results are kept, as those of ``build --synth`` are.
+``--list`` synthesises nothing: it prints what the table has.
 """
 
+import argparse
 import json
 import sys
 from typing import Any
 
+from boards.board import Board
 from boards.registry import get_board
+from cores.config import NpuConfig
 from cores.emit import emit_verilog
 from cores.errors import NpugenError
 from gen.families.registry import FAMILIES
@@ -16,25 +20,69 @@ from gen.files.read import read_file
 from gen.files.write import write_file
 from sim.folders import cache_folder
 
-from .area import TABLE
+from .area import TABLE, from_others, machines
 from .hardware import hardware_digest
 from .synth import synthesize
 
-__all__ = ["MACHINES", "measure"]
+__all__ = ["MACHINES", "listed", "measure"]
 
 #: Spread over families, and in each over sizes and over features that go with one component each.
 MACHINES = tuple(machine for family in FAMILIES.values() for machine in family.measured)
 
 
-def measure(machine: str) -> dict[str, Any]:
-    """An entry of the table. Raises BoardError, ConfigError, SynthesisError."""
+def _machine(machine: str) -> tuple[Board, NpuConfig]:
+    """Raises BoardError, ConfigError."""
     name, macs, features = (*machine.split(":"), "")[:3]
     board = get_board(name)
     plain = board.config(int(macs))
-    config = board.config(int(macs), **plain.feature_fields(features.split(","))) if features else plain
+    return board, board.config(int(macs), **plain.feature_fields(features.split(","))) if features else plain
+
+
+def measure(machine: str) -> dict[str, Any]:
+    """An entry of the table. Raises BoardError, ConfigError, SynthesisError."""
+    board, config = _machine(machine)
     report = synthesize(emit_verilog(config), "npu", board.family, cache=cache_folder() / "synth")
     return {"family": board.family, "config": config.to_dict(), "components": report.components,
             "hardware": hardware_digest(board.family)}
+
+
+def listed() -> list[dict[str, Any]]:
+    """The machines that are in the table, as ``MACHINES`` names them: what each takes, also in percent of its board's
+    device, how far from that the others have it reckoned (``error_%``), and whether it was synthesised from the sources
+    at hand (``now``).
+    """
+    known = {(one.family, one.config): number for number, one in enumerate(machines())}
+    rows = []
+    for name in MACHINES:
+        board, config = _machine(name)
+        number = known.get((board.family, config))
+        if number is None:
+            continue
+        one, reckoned = machines()[number], from_others(number)
+        rows.append({
+            "machine": name, **one.totals,
+            "of_device_%": {kind: 100 * total / board.resources[kind] for kind, total in one.totals.items()},
+            "error_%": None if reckoned is None else {
+                kind: 100 * (reckoned[kind] / total - 1) for kind, total in one.totals.items() if total},
+            "now": one.hardware == hardware_digest(one.family)})
+    return rows
+
+
+def _print(rows: list[dict[str, Any]]) -> None:
+    for row in rows:
+        taken = ", ".join(f"{kind} {row[kind]:,.10g} ({share:.0f} %)" for kind, share in row["of_device_%"].items())
+        errors = row["error_%"]
+        near = ("the others do not say" if errors is None else
+                "from the others " + ", ".join(f"{kind} {error:+.1f} %" for kind, error in errors.items()))
+        print(f"{row['machine']}: {taken}; {near}{'' if row['now'] else '; of an earlier state'}")
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m gen.hw.area_table", description="Makes the table of areas.")
+    parser.add_argument("machines", nargs="*", metavar="BOARD:MACS[:FEATURES]", help="default: those of all families")
+    parser.add_argument("--list", action="store_true", help="synthesise nothing; print what the table has")
+    parser.add_argument("--json", action="store_true", help="of --list: as JSON")
+    return parser.parse_args()
 
 
 def main(names: list[str]) -> None:
@@ -50,7 +98,11 @@ def main(names: list[str]) -> None:
 
 
 if __name__ == "__main__":
+    arguments = _arguments()
     try:
-        main(sys.argv[1:])
+        if arguments.list:
+            print(json.dumps(listed())) if arguments.json else _print(listed())
+        else:
+            main(arguments.machines)
     except NpugenError as error:
         sys.exit(str(error))

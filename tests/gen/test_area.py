@@ -10,8 +10,8 @@ from boards.registry import BOARDS, get_board
 from cores.config import PRESET_MACS
 from gen.cli import main
 from gen.hw import area
-from gen.hw.area import area_of, exceeded, machines
-from gen.hw.area_table import MACHINES, measure
+from gen.hw.area import area_of, exceeded, from_others, machines
+from gen.hw.area_table import MACHINES, listed, measure
 from gen.hw.fit import largest_of
 from gen.hw.synth import Report
 
@@ -162,3 +162,17 @@ def test_the_table_is_of_this_hardware():
     known = next(one for one in machines() if (one.family, one.config) == (board.family, board.config(64)))
     for name, count in known.totals.items():
         assert sum(one[name] for one in found.values()) == pytest.approx(count, rel=0.03), name
+
+
+def test_the_list_of_the_table_has_all_that_is_measured_and_how_near_the_others_come():
+    rows = {row["machine"]: row for row in listed()}
+    assert list(rows) == list(MACHINES)
+    one = rows["zynq7020:64"]
+    assert one["of_device_%"]["lut"] == pytest.approx(100 * one["lut"] / get_board("zynq7020").resources["lut"])
+    number = next(number for number, other in enumerate(machines()) if other.totals == {
+        kind: one[kind] for kind in ("lut", "ff", "dsp", "bram36")})
+    reckoned = from_others(number)
+    assert reckoned is not None
+    assert one["error_%"]["lut"] == pytest.approx(100 * (reckoned["lut"] / one["lut"] - 1))
+    assert abs(one["error_%"]["lut"]) > 0       # without the others' help it would be as synthesised
+    assert rows["zynq7020:64:product"]["error_%"] is None      # the only one with that unit
