@@ -20,7 +20,7 @@ from gen.prune.measure import AccuracyEvaluator
 from gen.prune.plan import Goal, Pruner, read_model
 from gen.prune.timing import QuantisedCounterpart
 from gen.train.data import read_dataset
-from gen.train.session import Session, read_session
+from gen.train.session import TrainingSession, read_session
 
 CONFIG = NpuConfig.preset(256)
 SCORED = 256
@@ -30,7 +30,7 @@ def rows(model: onnx.ModelProto, pruner: Pruner, like: float) -> Iterator[tuple[
     yield "dense", model
     for density in (0.75, 0.5, 0.25):
         yield f"blocks at {density:.0%}", prune_blocks(model, density, CONFIG)
-    cycles = QuantisedCounterpart.of(prune_blocks(model, like, CONFIG), name="model").times(CONFIG).total
+    cycles = QuantisedCounterpart.of(prune_blocks(model, like, CONFIG), CONFIG, name="model").times(CONFIG).total
     for kind in ("gamma", "apoz"):
         try:
             yield f"channels by {kind}", pruner.prune(Goal(kind=kind, cycles=cycles)).model
@@ -38,7 +38,7 @@ def rows(model: onnx.ModelProto, pruner: Pruner, like: float) -> Iterator[tuple[
             print(f"channels by {kind}: {error}", flush=True)
 
 
-def for_rows(session: Session, arguments: argparse.Namespace) -> Session:
+def for_rows(session: TrainingSession, arguments: argparse.Namespace) -> TrainingSession:
     for part in ("train", "test"):
         path = getattr(arguments, part)
         if path:
@@ -73,7 +73,8 @@ def main() -> None:
     for title, pruned in rows(model, pruner, arguments.like):
         if not title.startswith(arguments.only or ""):
             continue
-        cycles, accuracy = QuantisedCounterpart.of(pruned, name=title).times(CONFIG).total, evaluator.accuracy(pruned)
+        cycles = QuantisedCounterpart.of(pruned, CONFIG, name=title).times(CONFIG).total
+        accuracy = evaluator.accuracy(pruned)
         tuned = ""
         if not arguments.untuned:
             from gen.train.fit import train  # which needs PyTorch

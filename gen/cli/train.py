@@ -15,7 +15,10 @@ from gen.cli.machine import require_inputs
 from gen.files.write import require_writable, write_file
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from gen.train.fit import Trained
+    from gen.train.variants import Variant
 
 EXAMPLE = "example: %(prog)s examples/pruning/mnist.json -o build/mnist.onnx"
 
@@ -28,6 +31,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--model", type=Path, metavar="MODEL.onnx", help="instead of the session's")
     parser.add_argument("--train", type=Path, metavar="DATA", help="samples to learn, instead of the session's")
     parser.add_argument("--test", type=Path, metavar="DATA", help="samples to test on, instead of the session's")
+    parser.add_argument("--variants", type=Path, metavar="FOLDER",
+                        help="keep the model of each round there, a table and a plot of their accuracy, cycles and "
+                             "parameters, and what an interrupted session needs to go on, which the same command does")
     add_shape_option(parser)
     add_json_option(parser)
 
@@ -59,24 +65,44 @@ def run(arguments: argparse.Namespace) -> None:
     with status(f"training {model.name}") as remark:
         start = read_model(model, dict(arguments.shape))
         require_inputs(arguments, [value.name for value in start.graph.input])
-        trained = train(session, start, folder, name=str(model), progress=remark)
+        trained = train(session, start, folder, name=str(model), keep=arguments.variants, progress=remark)
     write_file(arguments.output, trained.model.SerializeToString(deterministic=True))
     if arguments.json:
         print_json({"model": str(arguments.output), "before": trained.before,
-                    "epochs": [asdict(epoch) for epoch in trained.epochs]})
+                    "epochs": [asdict(epoch) for epoch in trained.epochs],
+                    "variants": [asdict(variant) for variant in trained.variants], "variant": trained.name,
+                    "ended": trained.ended})
         return
     show(trained)
+    if trained.ended:
+        messages.print(f"{arguments.session}: {trained.ended}", soft_wrap=True)
     messages.print(f"{arguments.output}: trained", soft_wrap=True)
 
 
 def show(trained: "Trained") -> None:
     """The course of the training as a table."""
     table = Table(box=box.SIMPLE, padding=(0, 1, 0, 0))
-    for heading in ("stage", "epoch", "loss", "% right"):
+    for heading in ("stage", "round", "epoch", "loss", "% right"):
         table.add_column(heading, justify="right")
     if trained.before is not None:
-        table.add_row("", "before", "", f"{100 * trained.before:.2f}")
+        table.add_row("", "", "before", "", f"{100 * trained.before:.2f}")
     for epoch in trained.epochs:
         right = "" if epoch.accuracy is None else f"{100 * epoch.accuracy:.2f}"
-        table.add_row(str(epoch.stage), str(epoch.number), f"{epoch.loss:.4f}", right)
+        table.add_row(str(epoch.stage), str(epoch.round), str(epoch.number), f"{epoch.loss:.4f}", right)
     console.print(table)
+    if trained.variants:
+        console.print(variants_table(trained.variants))
+
+
+def variants_table(variants: "Sequence[Variant]") -> Table:
+    """A row for each variant."""
+    table = Table(box=box.SIMPLE, padding=(0, 1, 0, 0))
+    table.add_column("variant", overflow="fold")
+    for heading in ("% right", "cycles", "parameters", "not 0", "MACs", "by weights\nnot 0"):
+        table.add_column(heading, justify="right")
+    for one in variants:
+        right = "" if one.accuracy is None else f"{100 * one.accuracy:.2f}"
+        cycles = "" if one.cycles is None else f"{one.cycles:,}"
+        table.add_row(one.name, right, cycles, *(f"{count:,}" for count in (
+            one.parameters, one.nonzero, one.macs, one.useful_macs)))
+    return table

@@ -107,22 +107,33 @@ def with_initializers(model: onnx.ModelProto) -> onnx.ModelProto:
 
 
 class Pruner:
-    """Prunes one model for one machine; ``name`` is its file's. Methods raise PruneError, GraphError, CompileError."""
+    """Prunes one model for one machine; ``name`` is its file's. Without ``timed`` there are no cycles. ``whole``: the
+    model as it was before any pruning, of whose channels floors are shares; None: as it is given.
+
+    Methods raise PruneError, GraphError, CompileError.
+    """
 
     def __init__(self, model: onnx.ModelProto, config: NpuConfig, *, name: str,
+                 timed: bool = True, whole: onnx.ModelProto | None = None,
                  progress: Callable[[str], None] = lambda text: None) -> None:
         self._model, self._config, self._name, self._progress = model, config, name, progress
         self._counterpart: QuantisedCounterpart | None = None
         self._before: Times | None = None
-        self._reason = ""
-        try:
-            counterpart = QuantisedCounterpart.of(model, config, name=name)
-            self._before, self._counterpart = counterpart.times(config), counterpart
-        except (CompileError, GraphError, QuantizeError) as error:
-            self._reason = str(error)
+        self._whole = whole or model
+        self._reason = "cycles were not asked for"
+        if timed:
+            self._measure()
         self._inputs: Mapping[str, np.ndarray] = random_inputs(model, _RANDOM_SAMPLES)
         self._labels: np.ndarray | None = None
         self._given = False
+
+    def _measure(self) -> None:
+        """The cycles before, or why there are none."""
+        try:
+            counterpart = self._counterpart_of(self._model)
+            self._before, self._counterpart, self._reason = counterpart.times(self._config), counterpart, ""
+        except (CompileError, GraphError, QuantizeError) as error:
+            self._reason = str(error)
 
     def take_samples(self, samples: Path, limit: int | None, change_by: Preprocessing | None = None) -> None:
         """Evaluate by the samples of a file, and by its labels if it has any, instead of random ones; images become
@@ -248,7 +259,7 @@ class Pruner:
         """Channels that stay at least, of each layer or chain of the whole model: all rounds together keep them."""
         if not goal.floor:
             return []
-        return [ceil(goal.floor * len(coupled)) for coupled in ChannelMap.of(self._model).coupled()]
+        return [ceil(goal.floor * len(coupled)) for coupled in ChannelMap.of(self._whole).coupled()]
 
     def _shrunk(self, model: onnx.ModelProto, channels: ChannelMap, dropped: frozenset[int],
                 goal: Goal) -> onnx.ModelProto:

@@ -10,12 +10,13 @@ from onnx import helper, shape_inference
 
 from cores.config import NpuConfig
 from gen.compiler import generate, prepare
+from gen.ir.errors import CompileError, GraphError
 from gen.onnx.importer import Imported
 from gen.options import CompileOptions
 from gen.passes.prune import prune
 from gen.quantize.calibrate import distributions
 from gen.quantize.insert import insert
-from gen.quantize.options import QuantizeOptions
+from gen.quantize.options import QuantizeError, QuantizeOptions
 from gen.quantize.plan import plan_quantisation
 from gen.quantize.prepare import quantised_node
 from gen.quantize.ranges import ranges_of
@@ -24,7 +25,7 @@ from gen.run.inputs import InputSpec
 from sim import cycles
 from sim.profile import layer_timings
 
-__all__ = ["Times", "QuantisedCounterpart", "quantised", "random_inputs", "specs_of"]
+__all__ = ["Times", "QuantisedCounterpart", "cycles_of", "quantised", "random_inputs", "specs_of"]
 
 #: The opset in which DequantizeLinear learnt of scales for each channel.
 _PER_CHANNEL = 13
@@ -114,3 +115,11 @@ class QuantisedCounterpart:
 
     def _of_nodes(self, found: Mapping[str, int]) -> Iterator[tuple[str, int]]:
         return ((node, found[layer]) for node, layer in self.layers.items() if layer in found)
+
+
+def cycles_of(model: onnx.ModelProto, config: NpuConfig, *, name: str) -> int | None:
+    """Of an inference, on the accelerator; None where it can have nothing of the model."""
+    try:
+        return QuantisedCounterpart.of(model, config, name=name).times(config).total
+    except (CompileError, GraphError, QuantizeError):
+        return None

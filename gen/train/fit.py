@@ -1,9 +1,10 @@
 """Training: the stages of a session, one after the other."""
 
 import copy
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
@@ -11,13 +12,14 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from cores.config import NpuConfig
 from gen.onnx.scores import are_scores
-from gen.prune.blocks import prune_blocks, prune_magnitudes
+from gen.train.course import Course, identity_of
 from gen.train.data import Dataset, read_dataset
 from gen.train.errors import TrainError
 from gen.train.network import Network
-from gen.train.session import Prune, TrainingSession, TrainingStage
+from gen.train.rounds import Round, pruned, rounds_of
+from gen.train.session import TrainingSession, TrainingStage
+from gen.train.variants import Variant, measured, over_loss, within
 
 __all__ = ["Epoch", "Trained", "accuracy", "train"]
 
@@ -28,9 +30,10 @@ _EVALUATED = 256
 
 @dataclass(frozen=True)
 class Epoch:
-    """``accuracy``: on the test data, None without any."""
+    """``number``: within the round. ``accuracy``: on the test data, None without any."""
 
     stage: int
+    round: int
     number: int
     loss: float
     accuracy: float | None
@@ -38,19 +41,28 @@ class Epoch:
 
 @dataclass(frozen=True, eq=False)
 class Trained:
-    """``before``: accuracy on the test data before any training and pruning."""
+    """``before``: accuracy on the test data before any training and pruning. ``variants``: the model as it was, and at
+    the end of each round, if they were measured; ``model`` is the one called ``name``. ``ended``: why before the last
+    round, or that a budget was not met; "" otherwise.
+    """
 
     model: onnx.ModelProto
     before: float | None
     epochs: tuple[Epoch, ...]
+    variants: tuple[Variant, ...] = ()
+    name: str = ""
+    ended: str = ""
 
 
 def train(session: TrainingSession, model: onnx.ModelProto, folder: Path, *, name: str,
-          teacher: onnx.ModelProto | None = None, progress: Callable[[str], None] = lambda text: None) -> Trained:
+          teacher: onnx.ModelProto | None = None, keep: Path | None = None,
+          progress: Callable[[str], None] = lambda text: None) -> Trained:
     """Train ``model``, which errors call ``name``, as the session says, whose paths begin at ``folder``.
 
     ``teacher``: what ``distill`` compares with, where that is not ``model`` as it is given: one that was pruned before.
-    One thread, so that the same session gives the same model. Raises TrainError, OSError.
+    ``keep``: a folder for all variants, from which an interrupted session goes on; they are measured for that, and for
+    a budget. One thread, so that the same session gives the same model, interrupted or not. Raises TrainError,
+    PruneError, OSError.
     """
     torch.set_num_threads(1)
     torch.manual_seed(session.seed)
@@ -61,34 +73,117 @@ def train(session: TrainingSession, model: onnx.ModelProto, folder: Path, *, nam
     shape = tuple(dim.dim_value for dim in value.type.tensor_type.shape.dim[1:])
     progress("reading the data")
     data = read_dataset(session.train, session, folder, name=value.name, shape=shape)
-    test = session.test and read_dataset(session.test, session, folder, name=value.name, shape=shape)
+    test = read_dataset(session.test, session, folder, name=value.name, shape=shape) if session.test else None
+    course = Course(keep, identity_of(session, [model, teacher or model], [data, test]))
     try:
         given = Network(model)
         taught_by = Network(teacher) if teacher else given
     except TrainError as error:
         raise TrainError.of(error, f"{name}: {error}") from None
-    before = accuracy(given, test) if test else None
-    epochs: list[Epoch] = []
-    for number, stage in enumerate(session.stages, 1):
-        if stage.prune:
-            model = _pruned(model, stage.prune)
+    return _Training(session, data, test, taught_by, course, name=name, measures=keep is not None or bool(
+        session.budget), progress=progress).run(model, accuracy(given, test) if test else None)
+
+
+class _Training:
+    """A session under way, round by round."""
+
+    def __init__(self, session: TrainingSession, data: Dataset, test: Dataset | None, teacher: Network, course: Course,
+                 *, name: str, measures: bool, progress: Callable[[str], None]) -> None:
+        self._session, self._data, self._test, self._teacher = session, data, test, teacher
+        self._course, self._name, self._measures, self._progress = course, name, measures, progress
+        self._whole = onnx.ModelProto()
+        self._epochs: list[Epoch] = []
+        self._variants: list[Variant] = []
+
+    def run(self, model: onnx.ModelProto, before: float | None) -> Trained:
+        begun, last, state, self._whole = 0, model, self._course.state, model
+        if state is not None:
+            begun, model, last = state["round"], _unpacked(state["model"]), _unpacked(state["last"])
+            self._epochs = [Epoch(**epoch) for epoch in state["epochs"]]
+            self._variants = [Variant(**variant) for variant in state["variants"]]
+            torch.set_rng_state(state["random"])
+            self._progress(f"going on after {len(self._epochs)} epochs")
+        else:
+            self._measure(model, "start", before, None)
+        rounds = list(rounds_of(self._session))
+        for place in range(begun, len(rounds)):
+            one = rounds[place]
+            if self._loses_too_much():
+                break
+            if one.prunes and self._is_small_enough():
+                continue
+            under_way = state is not None and place == begun and "network" in state
+            if under_way:
+                model = self._round(model, last, one, place, state)
+            else:
+                last, model = model, self._round(model, model, one, place, None)
+            latest = self._epochs[-1]
+            self._measure(model, f"{len(self._variants):02d}-{one.title}", latest.accuracy, latest.loss)
+            self._keep(place + 1, model, last)
+        return self._result(last if self._loses_too_much() else model, before)
+
+    def _result(self, model: onnx.ModelProto, before: float | None) -> Trained:
+        budget, ended = self._session.budget, ""
+        names = [variant.name for variant in self._variants]
+        name = names[-1] if names else ""
+        if self._loses_too_much():
+            name = names[-2]
+            ended = f"{names[-1]} loses more than the budget's points; the result is {name}"
+        elif budget is not None and (budget.cycles or budget.parameters) and not self._is_small_enough():
+            ended = "the result is not within the budget: prune further, or allow more"
+        return Trained(model, before, tuple(self._epochs), tuple(self._variants), name, ended)
+
+    def _is_small_enough(self) -> bool:
+        return self._session.budget is not None and within(self._session.budget, self._variants[-1])
+
+    def _loses_too_much(self) -> bool:
+        return self._session.budget is not None and over_loss(
+            self._session.budget, self._variants[-1], self._variants[0])
+
+    def _round(self, model: onnx.ModelProto, last: onnx.ModelProto, one: Round, place: int,
+               state: Mapping[str, Any] | None) -> onnx.ModelProto:
+        """The model after a round, ``last`` being that before it. The round may have begun before this process did:
+        then ``state`` is what was kept, and ``model`` is pruned already.
+        """
+        begun = 0
+        if state is None:
+            model = pruned(model, one.prunes, self._data, whole=self._whole, name=self._name)
         network = Network(model)
-        network.keep_zeros(stage.keep_zeros)
-        run = _Run(session, stage, data, taught_by, network)
-        for epoch in range(1, stage.epochs + 1):
+        network.keep_zeros(one.stage.keep_zeros)
+        run = _Run(self._session, one.stage, self._data, self._teacher, network)
+        if state is not None:
+            begun = state["epoch"]
+            run.go_on(state)
+        for epoch in range(begun + 1, one.stage.epochs + 1):
             loss = run.epoch()
-            found = accuracy(network, test) if test else None
-            epochs.append(Epoch(number, epoch, loss, found))
+            found = accuracy(network, self._test) if self._test else None
+            self._epochs.append(Epoch(one.place, one.number, epoch, loss, found))
+            if epoch < one.stage.epochs:
+                self._keep(place, model, last, epoch=epoch, **run.state())
             shown = "" if found is None else f", {found:.2%} right"
-            progress(f"stage {number}, epoch {epoch} of {stage.epochs}: loss {loss:.4f}{shown}")
-        model = network.exported()
-    return Trained(model, before, tuple(epochs))
+            title = one.title.replace("-", " ")
+            self._progress(f"{title}, epoch {epoch} of {one.stage.epochs}: loss {loss:.4f}{shown}")
+        return network.exported()
+
+    def _measure(self, model: onnx.ModelProto, name: str, right: float | None, loss: float | None) -> None:
+        if self._measures:
+            self._variants.append(measured(model, name, macs=self._session.macs, accuracy=right, loss=loss))
+            self._course.write(name, model, self._variants, Path(self._name).name)
+
+    def _keep(self, place: int, model: onnx.ModelProto, last: onnx.ModelProto, **state: Any) -> None:
+        """What round ``place`` (from 0) goes on from; ``model``: at its beginning, pruned if it is under way."""
+        self._course.keep({
+            "round": place, "model": _packed(model), "last": _packed(last), "random": torch.get_rng_state(),
+            "epochs": [asdict(epoch) for epoch in self._epochs],
+            "variants": [asdict(variant) for variant in self._variants], **state})
 
 
-def _pruned(model: onnx.ModelProto, prune: Prune) -> onnx.ModelProto:
-    if prune.kind == "magnitude":
-        return prune_magnitudes(model, prune.density)
-    return prune_blocks(model, prune.density, NpuConfig.preset(prune.macs))
+def _packed(model: onnx.ModelProto) -> Tensor:
+    return torch.frombuffer(bytearray(model.SerializeToString()), dtype=torch.uint8)
+
+
+def _unpacked(content: Tensor) -> onnx.ModelProto:
+    return onnx.load_from_string(content.numpy().tobytes())
 
 
 def accuracy(network: Network, data: Dataset) -> float:
@@ -122,6 +217,17 @@ class _Run:
             self._optimizer = torch.optim.SGD(
                 parameters, stage.lr, momentum=0.9, nesterov=True, weight_decay=stage.weight_decay)
         self._schedule = torch.optim.lr_scheduler.CosineAnnealingLR(self._optimizer, stage.epochs * self._steps)
+
+    def state(self) -> dict[str, Any]:
+        """What `go_on` takes, beside the state of the random numbers."""
+        return {"network": self._network.state_dict(), "optimizer": self._optimizer.state_dict(),
+                "schedule": self._schedule.state_dict()}
+
+    def go_on(self, state: Mapping[str, Any]) -> None:
+        """From where another process was after an epoch."""
+        self._network.load_state_dict(state["network"])
+        self._optimizer.load_state_dict(state["optimizer"])
+        self._schedule.load_state_dict(state["schedule"])
 
     def epoch(self) -> float:
         """All samples once; the mean loss."""

@@ -10,11 +10,12 @@ from cores.config import PRESET_MACS
 from gen.files.document import DocumentError, read_document
 from gen.train.errors import TrainError
 
-__all__ = ["Data", "Prune", "TrainingSession", "TrainingStage", "read_session"]
+__all__ = ["Budget", "Data", "Prune", "TrainingSession", "TrainingStage", "read_session"]
 
 _Count = Annotated[int, Meta(ge=1, le=1 << 24)]
 _Share = Annotated[float, Meta(gt=0, le=1)]
 _Weight = Annotated[float, Meta(ge=0, le=1e6)]
+_Text = Annotated[str, Meta(min_length=1, max_length=200)]
 
 
 class _Strict(msgspec.Struct, kw_only=True, frozen=True, forbid_unknown_fields=True):
@@ -33,18 +34,53 @@ class Data(_Strict, kw_only=True, frozen=True):
 
 
 class Prune(_Strict, kw_only=True, frozen=True):
-    """What is pruned at the beginning of a stage: to ``density`` in blocks of the machine of so many MACs.
+    """What is pruned at the beginning of a stage, as `gen prune` does it, on the machine of so many MACs.
 
-    ``magnitude`` is without blocks, the first of two stages.
+    ``kind``: blocks to ``density``; ``magnitude`` is without blocks, the first of two stages, to ``density`` or below
+    ``threshold``; whole channels by ``gamma`` or ``apoz``, a ``ratio`` of those that there are or those below
+    ``threshold``; of each layer or residual chain a share of ``floor`` of the session's model stays. ``layers``:
+    patterns of names, see `gen.prune.layers.chosen_layers`. ``samples``: so many of the training data count the zeros
+    of ``apoz``.
     """
 
-    density: _Share
-    kind: Literal["block", "magnitude"] = "block"
+    density: _Share | None = None
+    ratio: Annotated[float, Meta(gt=0, lt=1)] | None = None
+    threshold: Annotated[float, Meta(gt=0, le=1e6)] | None = None
+    kind: Literal["block", "magnitude", "gamma", "apoz"] = "block"
+    layers: tuple[_Text, ...] = ()
+    floor: Annotated[float, Meta(ge=0, lt=1)] = 0.0
+    samples: _Count = 256
     macs: int = 256
 
     def __post_init__(self) -> None:
-        if self.macs not in PRESET_MACS:
-            raise ValueError(f"macs must be one of {', '.join(map(str, PRESET_MACS))}, not {self.macs}")
+        _require_macs(self.macs)
+        measures = {"block": ("density",), "magnitude": ("density", "threshold")}.get(self.kind, ("ratio", "threshold"))
+        given = [name for name in ("density", "ratio", "threshold") if getattr(self, name) is not None]
+        if len(given) != 1 or given[0] not in measures:
+            raise ValueError(f"kind {self.kind} needs {' or '.join(measures)}, and only that, "
+                             f"not {' and '.join(given) or 'nothing'}")
+        if self.floor and self.kind not in ("gamma", "apoz"):
+            raise ValueError(f"floor is of channels, kind {self.kind} of weights")
+
+
+class Budget(_Strict, kw_only=True, frozen=True):
+    """How far a session prunes: no further once a variant is within ``cycles`` and ``parameters`` (those that are not
+    0), and it ends with the last in front of one whose accuracy on the test data is more than ``loss`` points below
+    that of the session's model.
+    """
+
+    cycles: _Count | None = None
+    parameters: Annotated[int, Meta(ge=1, le=1 << 40)] | None = None
+    loss: Annotated[float, Meta(ge=0, le=100)] | None = None
+
+    def __post_init__(self) -> None:
+        if self.cycles is None and self.parameters is None and self.loss is None:
+            raise ValueError("a budget has cycles, parameters or loss")
+
+
+def _require_macs(macs: int) -> None:
+    if macs not in PRESET_MACS:
+        raise ValueError(f"macs must be one of {', '.join(map(str, PRESET_MACS))}, not {macs}")
 
 
 class TrainingStage(_Strict, kw_only=True, frozen=True):
@@ -53,7 +89,8 @@ class TrainingStage(_Strict, kw_only=True, frozen=True):
     ``lr``: learning rate, falling to 0 along a cosine; ``gamma_penalty`` times the sum of |gamma| of all
     BatchNormalizations is added to the loss, so that channels can be pruned by them; ``distill``: share of the loss
     that compares with the outputs of the session's model as it was; ``norms``: whether BatchNormalizations take the
-    statistics of each batch, and learn them; ``keep_zeros``: pruned weights stay zero.
+    statistics of each batch, and learn them; ``keep_zeros``: pruned weights stay zero. ``prune``: of all layers, or of
+    groups of them, each in its own way. ``repeat``: pruned and trained so many times, a part further each time.
     """
 
     epochs: _Count
@@ -65,13 +102,23 @@ class TrainingStage(_Strict, kw_only=True, frozen=True):
     distill: Annotated[float, Meta(ge=0, le=1)] = 0.0
     norms: bool = True
     keep_zeros: bool = True
-    prune: Prune | None = None
+    prune: Prune | tuple[Prune, ...] | None = None
+    repeat: Annotated[int, Meta(ge=1, le=1000)] = 1
+
+    def __post_init__(self) -> None:
+        if self.repeat > 1 and not self.prunes:
+            raise ValueError("repeat is of stages that prune; give more epochs instead")
+
+    @property
+    def prunes(self) -> tuple[Prune, ...]:
+        return self.prune if isinstance(self.prune, tuple) else (self.prune,) if self.prune else ()
 
 
 class TrainingSession(_Strict, kw_only=True, frozen=True):
     """``mean``, ``std``: of each channel, taken from the pixels 0..1 of images and not from arrays.
 
     ``mirror``, ``shift``: each training image mirrored or not, and moved by up to so many pixels, at random.
+    ``budget``: how far it prunes; ``macs``: of the machine whose cycles are measured.
     """
 
     model: str
@@ -83,6 +130,13 @@ class TrainingSession(_Strict, kw_only=True, frozen=True):
     shift: Annotated[int, Meta(ge=0, le=64)] = 0
     seed: Annotated[int, Meta(ge=0, lt=1 << 32)] = 0
     stages: Annotated[tuple[TrainingStage, ...], Meta(min_length=1)]
+    budget: Budget | None = None
+    macs: int = 256
+
+    def __post_init__(self) -> None:
+        _require_macs(self.macs)
+        if self.budget and self.budget.loss is not None and self.test is None:
+            raise ValueError("a budget of loss needs test data")
 
 
 def read_session(path: Path) -> TrainingSession:
