@@ -8,6 +8,7 @@ import os
 import signal
 import sys
 import time
+from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
 from typing import Iterator, Sequence
@@ -16,12 +17,14 @@ import numpy as np
 
 from .access import read_token
 from .arrays import read_arrays, write_arrays
+from .bringup import BRINGUP, BringUp, Trial
 from .connect import device_of_file, open_backend
 from .device import Device
 from .doctor import Bench, Finding, examine, not_opened
 from .dump import Dump, take_dump
 from .errors import DriverError, PackageError
 from .files import named
+from .machine import Machine
 from .model import Deployment
 from .registers import Registers
 from .server import Limits, Server
@@ -84,8 +87,11 @@ def _parser() -> argparse.ArgumentParser:
     run.add_argument("--json", action="store_true", help="print one JSON object and nothing else")
     info = commands.add_parser("info", help="say what the device is and what its registers hold")
     info.add_argument("model", type=Path, help=_MODEL)
-    doctor = commands.add_parser("doctor", help="check a device step by step: registers, memory, program, interrupt")
-    doctor.add_argument("model", type=Path, help=_MODEL)
+    doctor = commands.add_parser("doctor", help="check a device step by step: registers, memory, program, interrupt, "
+                                 "engines")
+    doctor.add_argument("model", type=Path, help=f"{_MODEL}, or {BRINGUP} of such a folder")
+    doctor.add_argument("--programs", type=Path, metavar=BRINGUP,
+                        help="programs for the engines (default: those of the folder)")
     doctor.add_argument("--json", action="store_true", help="print one JSON array and nothing else")
     doctor.add_argument("--dump", type=Path, metavar="FILE", help="write what the registers held where the first "
                         "program failed, or at the end: `python -m gen explain FILE` puts it into words")
@@ -191,10 +197,10 @@ def _info(arguments: argparse.Namespace) -> int:
 
 
 def _doctor(arguments: argparse.Namespace) -> int:
-    deployment = Deployment.load(arguments.model)
+    machine, device, programs = _examined(arguments.model, arguments.programs)
     findings = []
-    url = arguments.device or device_of_file(deployment.device) or _DEVICE
-    for finding in _findings(url, deployment, arguments.dump):
+    bench = _Examination(arguments.device or device_of_file(device) or _DEVICE, machine, programs, arguments.dump)
+    for finding in _findings(bench):
         findings.append(finding)
         if not arguments.json:
             print(finding, flush=True)
@@ -203,10 +209,38 @@ def _doctor(arguments: argparse.Namespace) -> int:
     return 0 if all(finding.ok for finding in findings) else 1
 
 
-def _findings(device: str, deployment: Deployment, output: Path | None) -> Iterator[Finding]:
-    """Findings as they are made. ``output``: where a dump of the device goes, of one that could be opened."""
+def _examined(path: Path, programs: Path | None) -> tuple[Machine, str, Sequence[Trial]]:
+    """The machine that a device should be, where it is, and programs for its engines. Raises PackageError."""
+    found: BringUp | None
+    if path.is_file() and BringUp.is_one(path):
+        found = BringUp.load(path)
+        machine, device = found.machine, ""
+    else:
+        deployment = Deployment.load(path)
+        machine, device = deployment.machine, deployment.device
+        enclosed = path / BRINGUP
+        found = BringUp.load(enclosed) if programs is None and enclosed.exists() else None
+    if programs is not None:
+        found = BringUp.load(programs)
+    if found is not None and found.machine != machine:
+        raise PackageError(f"{programs or path / BRINGUP}: is for another machine; deploy the model again")
+    return machine, device, () if found is None else found.trials
+
+
+@dataclass(frozen=True)
+class _Examination:
+    """What is examined: where, as which machine, by which programs; ``output``: where a dump of it goes."""
+
+    device: str
+    machine: Machine
+    trials: Sequence[Trial]
+    output: Path | None
+
+
+def _findings(what: _Examination) -> Iterator[Finding]:
+    """Findings as they are made."""
     try:
-        backend = open_backend(device)
+        backend = open_backend(what.device)
     except DriverError as error:
         finding = not_opened(error)
         if finding is None:
@@ -216,12 +250,17 @@ def _findings(device: str, deployment: Deployment, output: Path | None) -> Itera
     dumps: list[Dump] = []
 
     def witness() -> None:
-        if output is not None and not dumps:
-            dumps.append(take_dump(backend, deployment.machine))
-            _write_dump(output, dumps[0])
+        if what.output is not None and not dumps:
+            dumps.append(take_dump(backend, what.machine))
+            _write_dump(what.output, dumps[0])
 
     try:
-        yield from examine(Bench(backend, deployment.machine, witness=witness))
+        ok = True
+        for finding in examine(Bench(backend, what.machine, witness=witness, trials=what.trials)):
+            ok = finding.ok
+            yield finding
+        if ok and not what.trials:
+            yield Finding("engines", f"not checked: there is no {BRINGUP} here; `gen deploy` encloses one")
         witness()
     finally:
         backend.close()

@@ -13,6 +13,7 @@ from types import MappingProxyType
 import numpy as np
 
 from boards.board import Board
+from gen.bringup.programs import bring_up
 from gen.deploy.c_sources import c_sources
 from gen.deploy.hardware import PYNQ_OVERLAY
 from gen.deploy.notebook import notebook
@@ -25,6 +26,7 @@ from gen.run.runner import run_model
 from gen.run.workload import Workload
 from npudriver import DeployedProgram, Deployment, HostFile
 from npudriver.arrays import write_arrays
+from npudriver.bringup import BRINGUP
 from npudriver.files import named
 from npudriver.host import NO_RUNTIME_32
 
@@ -109,6 +111,7 @@ def _write_folder(folder: Path, application: Application, samples: Samples, boar
     config = application.workloads[0].program.config
     made = application.file.deployment(name=name, board=board.name, device=board.driver_device)
     made.save(folder)
+    (folder / BRINGUP).write_bytes(bring_up(config).content())
     _write_samples(folder / "sample.npz", application, samples, progress)
     (folder / "run.py").write_text(_RUN)
     shutil.copytree(_DRIVER, folder / "npudriver", ignore=shutil.ignore_patterns("__pycache__", "c"))
@@ -165,6 +168,7 @@ def _readme(deployment: Deployment, hardware: Mapping[str, bytes], whole: bool) 
     uses |= {
         f"{as_root}python3 run.py": "the enclosed sample, whose outputs are known",
         f"{as_root}python3 run.py --input X.npz -o Y.npz": "samples of your own",
+        f"{as_root}python3 -m npudriver doctor .": "a new board: registers, memory, interrupt and engines, one by one",
         f"{as_root}python3 -m npudriver serve --listen 0.0.0.0:1234 --token-file TOKEN":
             "lets `gen run --target board:tcp://THIS_BOARD` use the device, with NPUDRIVER_TOKEN_FILE=TOKEN",
     }

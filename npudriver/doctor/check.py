@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Callable, Iterator
+from typing import Callable, Iterator, Sequence
 
 from ..backend import Backend, Buffer
+from ..bringup import Trial
 from ..machine import Machine
 
 __all__ = ["Bench", "CheckError"]
@@ -24,13 +25,15 @@ class CheckError(Exception):
 @dataclass(frozen=True)
 class Bench:
     """A device that nobody else uses. ``patience``: seconds that a tiny program may take. ``witness``: called where a
-    program has not ended as it should, before it is stopped and its traces are cleared.
+    program has not ended as it should, before it is stopped and its traces are cleared. ``trials``: programs for its
+    engines.
     """
 
     backend: Backend
     machine: Machine
     patience: float = 1.0
     witness: Callable[[], None] = lambda: None
+    trials: Sequence[Trial] = ()
 
     def read(self, name: str) -> int:
         return self.backend.read32(self.machine.registers[name])

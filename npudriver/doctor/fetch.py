@@ -6,15 +6,13 @@ from typing import Callable
 
 import numpy as np
 
-from ..registers import Job, Registers
-from ..settling import settles
+from ..registers import Registers
 from .check import Bench, CheckError
 from .difference import SWAPS, swapped
+from .running import BUSY, execute
 
 __all__ = ["fetch", "interrupt"]
 
-#: Cycles without progress until the machine gives up, of a program of one instruction.
-_PROGRESS = 50_000
 #: An interrupt may be reported without a reason; not so often in a row.
 _STRAY = 3
 #: Seconds in which an interrupt that is still up is reported.
@@ -31,32 +29,9 @@ def _program(bench: Bench) -> np.ndarray:
 
 def _run(bench: Bench, code: np.ndarray, *, enable: bool,
          then: Callable[[Registers], None] = lambda registers: None) -> str:
-    """Run a program of one instruction: "" or the name of the error it ended with, "BUSY" where it did not."""
-    machine, backend = bench.machine, bench.backend
-    registers = Registers(backend, machine)
-    page = machine.alignment
-    with bench.memory(2 * page) as memory:      # code, then data
-        memory.write(0, code)
-        region = memory.address, memory.address + memory.size - 1
-        registers.start(Job(memory.address, 1, memory.address + page, page // machine.beat_bytes, 0, _PROGRESS,
-                            region=region), interrupt=enable)
-        deadline = backend.time() + bench.patience
-        while registers.status() & registers.busy:
-            if backend.time() >= deadline:
-                bench.witness()
-                registers.command("ABORT")
-                if not settles(backend, registers):
-                    backend.reset()
-                return "BUSY"
-            backend.pause(1e-4)
-        number = registers.read("error_code") if registers.status() & registers.error else 0
-        if number:
-            bench.witness()
-        then(registers)
-        registers.command("CLEAR")
-        registers.release(*region)
-    known = machine.errors.get(number)
-    return "" if not number else known.name if known else f"error {number}"
+    """Run a program of one instruction, see `execute`."""
+    return execute(bench, code, 1, np.zeros(0, np.uint8), bench.machine.alignment // bench.machine.beat_bytes,
+                   enable=enable, then=lambda registers, region: then(registers))
 
 
 def fetch(bench: Bench) -> str:
@@ -65,7 +40,7 @@ def fetch(bench: Bench) -> str:
     outcome = _run(bench, code, enable=False)
     if not outcome:
         return "the machine fetched a program of END and ended it"
-    if outcome in ("BUSY", "TIMEOUT"):
+    if outcome in (BUSY, "TIMEOUT"):
         raise CheckError("the machine started and does not end", wrong="a channel of its memory port never answers",
                          next="check clock, reset and connection of the memory port, and the interconnect after it")
     if outcome.startswith(("READ", "WRITE")):

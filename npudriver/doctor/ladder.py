@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Callable, Iterator
 
 from ..errors import DriverError
 from .at_rest import at_rest
 from .check import Bench, CheckError
+from .engines import engine
 from .fetch import fetch, interrupt
 from .host_memory import host_memory
 from .identity import identity
@@ -43,7 +45,7 @@ class Finding:
         return f"FAILED {self.check}: {self.found}; most likely {self.wrong}; next: {self.next}"
 
 
-#: A further check is one entry.
+#: A further check is one entry. The engines follow, each by a program of its own.
 LADDER = (
     Check("identity", identity), Check("rest", at_rest), Check("registers", register_bits),
     Check("memory", host_memory), Check("fetch", fetch), Check("interrupt", interrupt),
@@ -52,7 +54,8 @@ LADDER = (
 
 def examine(bench: Bench) -> Iterator[Finding]:
     """Findings as they are made; the first that fails is the last."""
-    for check in LADDER:
+    engines = (Check(trial.name, partial(engine, trial=trial)) for trial in bench.trials)
+    for check in (*LADDER, *engines):
         try:
             yield Finding(check.name, check.run(bench))
         except CheckError as failure:

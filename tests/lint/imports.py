@@ -66,7 +66,8 @@ EDGES = {
     "gen.c": "gen.ir gen.memory gen.onnx",
     # models to try
     "gen.zoo": "cores.errors gen.onnx",
-    "gen.bringup": "cores.arch gen.files npudriver",
+    "gen.bringup": "cores cores.arch cores.config gen.compiler gen.files gen.ir gen.mapping gen.options gen.passes "
+                   "npudriver sim.golden sim.stochastic",
     # what is done with it
     "gen.run": "boards cores cores.config cores.errors gen.compiler gen.files gen.ir gen.onnx gen.options "
                "gen.partition gen.passes gen.program gen.quantize npudriver sim sim.devices sim.rtl sim.timing",
@@ -82,7 +83,8 @@ EDGES = {
                    "gen.ir gen.onnx gen.options gen.partition gen.passes gen.prune gen.run gen.stochastic sim",
     "gen.soc": "boards cores cores.arch cores.bus cores.config cores.errors gen.families gen.hw gen.ir gen.run "
                "npudriver sim sim.rtl",
-    "gen.deploy": "boards cores.config cores.errors gen.c gen.files gen.hw gen.ir gen.program gen.run npudriver",
+    "gen.deploy": "boards cores.config cores.errors gen.bringup gen.c gen.files gen.hw gen.ir gen.program gen.run "
+                  "npudriver",
     "gen.bench": "boards cores cores.arch cores.compute cores.config gen.check gen.compiler gen.energy gen.explore "
                  "gen.files gen.hw gen.ir gen.mapping gen.onnx gen.options gen.partition gen.passes gen.program "
                  "gen.prune gen.quantize gen.run gen.stochastic gen.zoo npudriver sim sim.devices sim.golden sim.rtl "

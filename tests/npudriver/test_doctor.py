@@ -1,14 +1,19 @@
 """The bring-up ladder: a sound device climbs it, and each fault that is put in is named."""
 
 import json
+from collections.abc import Callable, Sequence
+from functools import cache
 from typing import Any
 
 import numpy as np
 import pytest
 
 import npudriver.__main__ as commands
+from cores.arch.isa import Opcode
 from cores.device import driver_machine
+from gen.bringup.programs import bring_up
 from npudriver import Backend, Deployment, Machine
+from npudriver.bringup import BRINGUP, Trial
 from npudriver.doctor import LADDER, Bench, Finding, examine
 from npudriver.doctor.difference import SWAPS, difference, pattern, swapped
 from sim.devices import FunctionalBackend, InjectedFault, RtlBackend
@@ -21,8 +26,16 @@ from .small import CONFIG, MACHINE, machine_of_json, program
 REG = MACHINE.registers
 
 
-def findings(backend: Backend, machine: Machine | None = None) -> list[Finding]:
-    return list(examine(Bench(backend, machine or machine_of_json())))
+@cache
+def trials() -> Sequence[Trial]:
+    return bring_up(CONFIG).trials
+
+
+def findings(backend: Backend, machine: Machine | None = None, programs: Sequence[Trial] | None = None,
+             ) -> list[Finding]:
+    """``programs``: those of `CONFIG` unless there are others."""
+    chosen = trials() if programs is None else programs
+    return list(examine(Bench(backend, machine or machine_of_json(), trials=chosen)))
 
 
 def stuck_bit(data: np.ndarray) -> np.ndarray:
@@ -47,6 +60,54 @@ def nothing(data: np.ndarray) -> np.ndarray:
     return np.zeros_like(data)
 
 
+def late(size: int) -> Callable[[np.ndarray], np.ndarray]:
+    """Writes of ``size`` bytes and more that are in memory only when the next ones are made."""
+    held: dict[int, np.ndarray] = {}
+
+    def change(data: np.ndarray) -> np.ndarray:
+        if data.size < size:
+            return data
+        before = held.get(data.size, data)
+        held[data.size] = data.copy()
+        return before
+    return change
+
+
+def kept(change: Callable[[np.ndarray], np.ndarray]) -> Callable[[np.ndarray, np.ndarray], np.ndarray]:
+    """What becomes of all that any program has written."""
+    return lambda code, data: change(data)
+
+
+def of(opcode: Opcode, change: Callable[[np.ndarray], np.ndarray]) -> Callable[[np.ndarray, np.ndarray], np.ndarray]:
+    """Of what programs with an operation have written alone."""
+    return lambda code, data: change(data) if (code[::16] & 127 == opcode).any() else data
+
+
+def sporadic(count: int) -> Callable[[np.ndarray], np.ndarray]:
+    """Bits that flip, others each time."""
+    rng = np.random.default_rng(3)
+
+    def change(data: np.ndarray) -> np.ndarray:
+        changed = data.copy()
+        changed[rng.integers(0, data.size, count)] ^= np.uint8(1) << rng.integers(0, 8, count, np.uint8)
+        return changed
+    return change
+
+
+def one_lane(data: np.ndarray) -> np.ndarray:
+    changed = data.copy()
+    changed[5::CONFIG.beat_bytes] |= 0x10
+    return changed
+
+
+def odd_pixels(data: np.ndarray) -> np.ndarray:
+    """Of maps of nine columns, as those of the programs are, which begin a page after their input."""
+    changed, beat = data.copy(), CONFIG.beat_bytes
+    beats = changed[4096:4096 + (data.size - 4096) // (9 * beat) * 9 * beat].reshape(-1, 9, beat)
+    beats[:, 1::2] ^= 0x3F
+    return changed
+
+
 #: Fault -> (what is put in, check that fails, words of what is said).
 FAULTS: dict[str, tuple[dict[str, Any], str, str]] = {
     "no bitstream": (dict(register=lambda address, value: 0xFFFFFFFF), "identity", "no bitstream"),
@@ -69,6 +130,19 @@ FAULTS: dict[str, tuple[dict[str, Any], str, str]] = {
                        "swaps the 32-bit halves of each 64-bit word"),
     "cache not written back": (dict(arrives=nothing), "fetch", "the cache is not written back"),
     "wrong base address": (dict(shift=1 << 31), "fetch", "no memory at the address"),
+    "machine's writes are swapped": (dict(leaves=kept(lambda data: swapped(
+        data, "the 32-bit halves of each 64-bit word"))), "loop", "the 32-bit halves of each 64-bit word are swapped"),
+    "stuck data line of the machine's writes": (dict(leaves=kept(stuck_bit)), "loop", "data line 19 of 32 is stuck at"),
+    "inputs are not written back": (dict(arrives=late(8192)), "loop", "cache is not written back"),
+    "outputs are not invalidated": (dict(stale=True), "loop", "cache is not invalidated"),
+    "clock too fast, at the memory port": (dict(leaves=kept(sporadic(40))), "loop", "errors differ between runs"),
+    "clock too fast, in the multipliers": (dict(leaves=of(Opcode.COMPUTE, sporadic(40))), "dense",
+                                           "errors differ between runs"),
+    "a lane of the multipliers": (dict(leaves=of(Opcode.COMPUTE, one_lane)), "dense",
+                                  "wrong are channel 5 of each block alone and bit 4 alone, the same in each run"),
+    "a pixel lane of the multipliers": (dict(leaves=of(Opcode.COMPUTE, odd_pixels)), "dense",
+                                        "odd columns alone"),
+    "the store's sum": (dict(leaves=of(Opcode.STORE_ADD, lambda data: data ^ 0x81)), "add", "all over"),
     "interrupt stuck at 0": (dict(interrupt=False), "interrupt", "stuck at 0"),
     "interrupt stuck at 1": (dict(interrupt=True), "interrupt", "stuck at 1"),
 }
@@ -76,15 +150,18 @@ FAULTS: dict[str, tuple[dict[str, Any], str, str]] = {
 
 def test_a_sound_device():
     found = findings(FunctionalBackend(CONFIG))
-    assert [finding.check for finding in found] == [check.name for check in LADDER]
+    assert [finding.check for finding in found] == [*(check.name for check in LADDER),
+                                                    *(trial.name for trial in trials())]
     assert all(finding.ok for finding in found), "\n".join(map(str, found))
 
 
 def test_a_machine_with_limits():
     """Its limits are set for the programs, and open to nothing afterwards."""
     backend = FunctionalBackend(LIMITED)
-    found = findings(backend, driver_machine(LIMITED))
-    assert len(found) == len(LADDER) and all(finding.ok for finding in found), "\n".join(map(str, found))
+    programs = bring_up(LIMITED).trials
+    found = findings(backend, driver_machine(LIMITED), programs)
+    assert all(finding.ok for finding in found), "\n".join(map(str, found))
+    assert len(found) == len(LADDER) + len(programs)
     assert backend.read32(driver_machine(LIMITED).registers["limit_lock"]) == 0
 
 
@@ -148,7 +225,7 @@ def test_a_machine_that_another_has_left_running():
     backend.write32(REG["control"], MACHINE.control["START"])
     found = findings(backend)
     assert found[1].found == "a program that was running has been stopped"
-    assert len(found) == len(LADDER) and all(finding.ok for finding in found)
+    assert len(found) == len(LADDER) + len(trials()) and all(finding.ok for finding in found)
 
 
 @pytest.mark.rtl
@@ -157,7 +234,8 @@ def test_on_the_verilog(faults):
     """One simulation for a sound device and for every fault."""
     with RtlMachine(CONFIG) as machine:
         found = findings(RtlBackend(CONFIG, machine=machine))
-        assert all(finding.ok for finding in found) and len(found) == len(LADDER), "\n".join(map(str, found))
+        assert all(finding.ok for finding in found), "\n".join(map(str, found))
+        assert len(found) == len(LADDER) + len(trials())
         for fault in faults:
             named(RtlBackend(CONFIG, machine=machine), fault)
 
@@ -193,7 +271,16 @@ def test_the_command(tmp_path, monkeypatch, capsys):
     Deployment(name="small", board="b", device="uio:", machine=MACHINE, inputs={"x": ("uint8", [4, 6, 6])},
                outputs=[program().outputs[0].name], segments=[program()]).save(tmp_path)
     assert commands.main(["doctor", str(tmp_path)]) == 0
-    assert capsys.readouterr().out.count("ok     ") == len(LADDER)
+    said = capsys.readouterr().out
+    assert said.count("ok     ") == len(LADDER) + 1 and f"there is no {BRINGUP} here" in said
+    (tmp_path / BRINGUP).write_bytes(bring_up(CONFIG).content())
+    for options in ([str(tmp_path)], [str(tmp_path / BRINGUP)], [str(tmp_path), "--programs", str(tmp_path / BRINGUP)]):
+        assert commands.main(["doctor", *options]) == 0
+        said = capsys.readouterr().out
+        assert said.count("ok     ") == len(LADDER) + len(trials()) and "ok     dense: " in said
+    (tmp_path / BRINGUP).write_bytes(bring_up(LIMITED).content())
+    assert commands.main(["doctor", str(tmp_path)]) == 1 and "another machine" in capsys.readouterr().err
+    (tmp_path / BRINGUP).unlink()
     backend = FaultyBackend(FunctionalBackend(CONFIG), interrupt=False)
     assert commands.main(["doctor", str(tmp_path), "--json"]) == 1
     assert [entry["ok"] for entry in json.loads(capsys.readouterr().out)] == [True] * 5 + [False]
