@@ -23,11 +23,14 @@ PROJECT = {
     "vivado_project.tcl": "vivado_project.tcl.jinja",
     "npu_axi.v": "npu_axi.v.jinja",
     # The NPU by itself, for a catalogue of IP.
-    "component.xml": "component.xml.jinja",
+    "component.xml": "component.xml.jinja", "npu_gui.tcl": "npu_gui.tcl.jinja",
     "npu_ooc.xdc": "npu_ooc.xdc.jinja",
     "npu.bif": "npu.bif.jinja",
     # With Linux on the processor beside the fabric.
     "npu.dtso": "npu.dtso.jinja", "load.sh": "load.sh.jinja",
+    # A folder of recipes for PetaLinux, which is made with Yocto.
+    "npu-fabric.bb": "npu-fabric.bb.jinja", "npu.service": "npu.service.jinja", "u-dma-buf.bb": "u-dma-buf.bb.jinja",
+    "linux-xlnx_%.bbappend": "linux-npu.bbappend.jinja", "npu.cfg": "npu.cfg.jinja",
 }
 
 

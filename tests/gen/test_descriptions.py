@@ -271,3 +271,36 @@ def test_the_same_bytes_on_every_run(tmp_path: Path):
                               env={**_environment(), "PYTHONHASHSEED": seed}, cwd=tmp_path)
         digests.add(done.stdout)
     assert len(digests) == 1 and re.fullmatch("[0-9a-f]{64}\n", *digests)
+
+
+def test_the_page_of_the_packaged_ip_shows_the_machine():
+    """Run in Tcl, with the tool's commands replaced."""
+    tkinter = pytest.importorskip("tkinter", reason="the script runs in Python's own Tcl (Debian: python3-tk)")
+    document = packaged(FULL)
+    files = [text for one in document.iter(f"{SPIRIT}file") if (text := one.findtext(spirit("name")))]
+    project = vendor_project(BOARD, FULL)
+    assert set(files) - {"npu.v"} == {"npu_gui.tcl"} <= set(project)
+    tcl, shown = tkinter.Tcl(), {}
+    tcl.createcommand("ipgui::add_page", lambda inst, option, name: name)
+    tcl.createcommand("ipgui::add_param", lambda inst, option, name: None)
+    tcl.createcommand("ipgui::add_static_text", lambda inst, name_, name, parent_, parent, text_, text: shown.update(
+        {name: text}))
+    tcl.eval(project["npu_gui.tcl"])
+    tcl.eval("init_gui IP")
+    assert f"{FULL.macs} int8 multiply-accumulates a cycle" in shown["summary"]
+    lines = dict(line.split(": ") for line in shown["parameters"].strip().splitlines())
+    assert {name: int(value) for name, value in lines.items()} == FULL.to_dict()
+
+
+def test_recipes_install_what_they_fetch():
+    """The files of the recipe for the fabric are those of the build, but for the bitstream, which Vivado makes."""
+    project = vendor_project(BOARD, CONFIG)
+    recipe = project["npu-fabric.bb"]
+    fetched = set(re.findall(r"file://(\S+)", recipe))
+    assert BOARD.linux is not None and fetched - {BOARD.linux.bitstream} <= set(project)
+    assert BOARD.linux.bitstream in fetched
+    installed = set(re.findall(r"\$\{S\}/(\S+)", recipe))
+    assert installed == fetched
+    assert set(re.findall(r"file://(\S+)\"", project["linux-xlnx_%.bbappend"])) == {"npu.cfg"} <= set(project)
+    # The service calls the script where the recipe has put it.
+    assert "ExecStart=/usr/share/npu/load.sh" in project["npu.service"]
