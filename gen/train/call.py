@@ -6,6 +6,7 @@ from typing import Any
 
 from torch import Tensor
 
+from gen.train.binary import Estimator
 from gen.train.errors import TrainError
 
 __all__ = ["Call"]
@@ -22,6 +23,8 @@ class Call:
     training: bool
     #: Of a QuantizeLinear: lowest and highest integer.
     limits: tuple[int, int] = (0, 255)
+    #: Of a Sign: how its slope is estimated.
+    estimator: Estimator = "clipped"
     #: Shapes of the constants in ``integers``, and how many outputs the node has.
     shapes: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
     outputs: int = 1

@@ -148,7 +148,7 @@ class _Training:
         begun = 0
         if state is None:
             model = pruned(model, one.prunes, self._data, whole=self._whole, name=self._name)
-        network = Network(model)
+        network = Network(model, binary=one.stage.binary, estimator=one.stage.estimator)
         network.keep_zeros(one.stage.keep_zeros)
         run = _Run(self._session, one.stage, self._data, self._teacher, network)
         if state is not None:

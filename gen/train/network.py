@@ -1,5 +1,6 @@
 """An ONNX model as a PyTorch module: the graph is walked as it is, and its initializers are the parameters."""
 
+from collections.abc import Collection
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ from torch import Tensor, nn
 from gen.prune.counts import LEARNT
 from gen.prune.layers import QUANTISING, ModelView, find_layers
 from gen.prune.sizes import sizes_of
+from gen.train.binary import Estimator, binary_layers, binary_weights, sign
 from gen.train.call import Call
 from gen.train.errors import TrainError
 from gen.train.operators import OPERATORS, dequantize, quantize
@@ -26,10 +28,13 @@ class Network(nn.Module):
 
     What stands after a DequantizeLinear, weights and biases, is kept in floats and rounded to the integers of its
     scale each time it is used; so are activations at a QuantizeLinear, with onnxruntime's arithmetic: an exported
-    model is what was trained, up to the order of sums.
+    model is what was trained, up to the order of sums. Weights of a layer that reads signs are binary where they are in
+    ``model`` (plus or minus one number in each channel), and where ``binary`` has a pattern of the layer's name; these,
+    too, are kept in floats. ``estimator``: of the slope of signs.
     """
 
-    def __init__(self, model: onnx.ModelProto) -> None:
+    def __init__(self, model: onnx.ModelProto, *, binary: Collection[str] = (),
+                 estimator: Estimator = "clipped") -> None:
         super().__init__()
         self._model = model
         self._view = view = ModelView.of(model)
@@ -46,6 +51,9 @@ class Network(nn.Module):
                        if array.dtype.kind in "iu"}
         #: Initializer of integers that is learnt -> its DequantizeLinear.
         self._rounded: dict[str, onnx.NodeProto] = {}
+        self._estimator = estimator
+        #: Initializer of binary weights -> axis of its output channels.
+        self._binary = binary_layers(model, self._arrays, binary)
         self._keys = {name: f"p{number}" for number, name in enumerate(self._arrays)}
         learnt = self._find_learnt()
         for name, array in self._arrays.items():
@@ -93,13 +101,18 @@ class Network(nn.Module):
 
     def _integers(self, name: str) -> Tensor:
         """A learnt initializer of integers, in floats."""
+        if name in self._binary:
+            scale, _, axis = self._scale(self._rounded[name])
+            return sign(dequantize(self._value(name), 1 / scale, torch.zeros_like(scale), axis), "clipped")
         limits = np.iinfo(self._arrays[name].dtype)
         scale, point, axis = self._scale(self._rounded[name])
         return quantize(self._value(name), scale, point, axis, (int(limits.min), int(limits.max)))
 
     def _value(self, name: str) -> Tensor:
-        """A parameter or constant, with its mask."""
+        """A parameter or constant, with its mask; binary weights as they are computed with."""
         value = self._parameter(name)
+        if name in self._binary and name not in self._rounded:
+            return binary_weights(value, self._binary[name])
         return value * self._masks[name] if name in self._masks else value
 
     def keep_zeros(self, keep: bool) -> None:
@@ -107,7 +120,7 @@ class Network(nn.Module):
         self._masks = {}
         if keep:
             for layer in find_layers(self._model):
-                if layer.initializer in self._keys:
+                if layer.initializer in self._keys and layer.initializer not in self._binary:
                     self._masks[layer.initializer] = (self._parameter(layer.initializer).detach() != 0).float()
 
     @property
@@ -137,7 +150,8 @@ class Network(nn.Module):
                 inputs.append(values[name] if name in values else self._value(name) if name in self._keys else None)
         numbers = {place: self._whole[name] for place, name in enumerate(node.input) if name in self._whole}
         call = Call(inputs, attributes, {place: array.reshape(-1).tolist() for place, array in numbers.items()}, norms,
-                    self._limits(node), {place: array.shape for place, array in numbers.items()}, len(node.output))
+                    self._limits(node), self._estimator, {place: array.shape for place, array in numbers.items()},
+                    len(node.output))
         try:
             return OPERATORS[node.op_type](call)
         except TrainError as error:

@@ -3,9 +3,11 @@
 from collections.abc import Callable
 
 import torch
+from onnx import TensorProto
 from torch import Tensor
 from torch.nn import functional
 
+from gen.train.binary import sign
 from gen.train.call import Call
 from gen.train.errors import TrainError
 from gen.train.moving import MOVING, same_pads
@@ -87,6 +89,13 @@ def _clip(call: Call) -> Tensor:
     return call[0].clamp(low, high)
 
 
+def _cast(call: Call) -> Tensor:
+    """Of what compares, which is 0 or 1 in floats here."""
+    if call.attributes["to"] not in (TensorProto.FLOAT, TensorProto.BOOL):
+        raise TrainError("only casts to float are known here")
+    return call[0]
+
+
 def _max_pool(call: Call) -> Tensor:
     kernel = call.attributes["kernel_shape"]
     return functional.max_pool2d(_padded(call, call[0], float("-inf"), kernel), kernel,
@@ -148,6 +157,7 @@ OPERATORS: dict[str, Callable[[Call], Tensor | tuple[Tensor, ...]]] = {
     "Add": lambda call: call[0] + call[1],
     "AveragePool": _average_pool,
     "BatchNormalization": _norm,
+    "Cast": _cast,
     "Clip": _clip,
     "Concat": lambda call: torch.cat([x for x in call.inputs if x is not None], call.attributes["axis"]),
     "Conv": _conv,
@@ -162,11 +172,15 @@ OPERATORS: dict[str, Callable[[Call], Tensor | tuple[Tensor, ...]]] = {
     "Gemm": _gemm,
     "GlobalAveragePool": lambda call: call[0].mean(list(range(2, call[0].ndim)), keepdim=True),
     "GlobalMaxPool": lambda call: call[0].amax(list(range(2, call[0].ndim)), keepdim=True),
+    "Greater": lambda call: (call[0] > call[1]).float(),
+    "GreaterOrEqual": lambda call: (call[0] >= call[1]).float(),
     "HardSigmoid": lambda call: (call.attributes.get("alpha", 0.2) * call[0]
                                  + call.attributes.get("beta", 0.5)).clamp(0, 1),
     "HardSwish": lambda call: functional.hardswish(call[0]),
     "Identity": lambda call: call[0],
     "LeakyRelu": lambda call: functional.leaky_relu(call[0], call.attributes.get("alpha", 0.01)),
+    "Less": lambda call: (call[0] < call[1]).float(),
+    "LessOrEqual": lambda call: (call[0] <= call[1]).float(),
     "MatMul": lambda call: call[0] @ call[1],
     "MaxPool": _max_pool,
     "Mish": lambda call: functional.mish(call[0]),
@@ -182,6 +196,7 @@ OPERATORS: dict[str, Callable[[Call], Tensor | tuple[Tensor, ...]]] = {
     "Relu": lambda call: functional.relu(call[0]),
     "Reshape": _reshape,
     "Sigmoid": lambda call: torch.sigmoid(call[0]),
+    "Sign": lambda call: sign(call[0], call.estimator),
     "Softmax": lambda call: functional.softmax(call[0], call.attributes.get("axis", -1)),
     "Softplus": lambda call: functional.softplus(call[0]),
     "Sqrt": lambda call: torch.sqrt(call[0]),

@@ -91,6 +91,8 @@ class TrainingStage(_Strict, kw_only=True, frozen=True):
     that compares with the outputs of the session's model as it was; ``norms``: whether BatchNormalizations take the
     statistics of each batch, and learn them; ``keep_zeros``: pruned weights stay zero. ``prune``: of all layers, or of
     groups of them, each in its own way. ``repeat``: pruned and trained so many times, a part further each time.
+    ``binary``: patterns of layers that read signs, whose weights become plus or minus one number in each channel;
+    ``estimator``: of the slope of signs, see `gen.train.binary.Estimator`.
     """
 
     epochs: _Count
@@ -104,6 +106,8 @@ class TrainingStage(_Strict, kw_only=True, frozen=True):
     keep_zeros: bool = True
     prune: Prune | tuple[Prune, ...] | None = None
     repeat: Annotated[int, Meta(ge=1, le=1000)] = 1
+    binary: tuple[_Text, ...] = ()
+    estimator: Literal["clipped", "polynomial"] = "clipped"
 
     def __post_init__(self) -> None:
         if self.repeat > 1 and not self.prunes:

@@ -18,6 +18,7 @@ from gen.onnx.passes.drop_unused import drop_unused
 from gen.onnx.passes.find_prelus import find_prelus
 from gen.onnx.passes.fold_constants import fold_constants
 from gen.onnx.passes.fold_sizes import fold_sizes
+from gen.onnx.passes.fold_straight_through import fold_straight_through
 from gen.onnx.passes.free_batch import free_batch
 from gen.onnx.passes.hoist_quantisation import hoist_quantisation
 from gen.onnx.passes.hoist_transposes import hoist_transposes
@@ -31,13 +32,14 @@ from gen.onnx.passes.undo_flattening import undo_flattening
 
 __all__ = [
     "PASSES", "bind_shapes", "bound_size", "check", "check_types", "drop_unused", "find_prelus", "fold_constants",
-    "fold_sizes", "free_batch", "hoist_quantisation", "hoist_transposes", "inline_functions", "load_external",
-    "make_dense", "merge_pool_padding", "name_nodes", "run_passes", "sink_transposes", "undo_flattening", "value_types",
+    "fold_sizes", "fold_straight_through", "free_batch", "hoist_quantisation", "hoist_transposes", "inline_functions",
+    "load_external", "make_dense", "merge_pool_padding", "name_nodes", "run_passes", "sink_transposes",
+    "undo_flattening", "value_types",
 ]
 
 PASSES: tuple[Callable[[onnx.ModelProto], onnx.ModelProto], ...] = (
     bound_size, check, inline_functions, name_nodes, make_dense, check_types, undo_flattening, hoist_transposes,
-    merge_pool_padding, find_prelus, fold_sizes, drop_unused, free_batch, hoist_quantisation)
+    merge_pool_padding, find_prelus, fold_straight_through, fold_sizes, drop_unused, free_batch, hoist_quantisation)
 
 
 def run_passes(model: onnx.ModelProto, *, folder: Path | None,
