@@ -1,6 +1,7 @@
 """The Quartus projects: their scripts in a mock of the tools' commands, and what they would make."""
 
 from pathlib import Path
+from xml.etree import ElementTree
 
 import pytest
 
@@ -52,6 +53,10 @@ def test_the_system_is_whole(board, tmp_path: Path):
     assert system.options["hps"]["F2SDRAM_Width"] == "128"
     assert "hps.f2h_irq0/npu.interrupt" in system.connections
     assert float(system.options["pll"]["gui_output_clock_frequency0"]) == board.clock_mhz
+    # The preset for a system of one's own sets the same of the processor.
+    (preset,) = ElementTree.fromstring((tmp_path / "npu_processor.qprs").read_text()).iter("preset")
+    assert preset.get("kind") == "altera_hps"
+    assert {one.get("name"): one.get("value") for one in preset} == system.options["hps"]
 
 
 @pytest.mark.parametrize("board, pin", [("cyclonev", "PIN_V11"), ("de1-soc", "PIN_AF14")])

@@ -12,14 +12,19 @@ from ..family import BlockRam, Cells, Family, FuseSoc, Synthesis
 __all__ = ["FAMILY"]
 
 
+#: Parameters of the processor's component in Platform Designer that the NPU needs, beside the width of its memory port.
+_PROCESSOR = {"F2S_Width": "0", "S2F_Width": "0", "LWH2F_Enable": "true", "F2SDRAM_Type": "AXI-3",
+              "F2SINTERRUPT_Enable": "true"}
+
+
 def _project_values(board: Board) -> Mapping[str, Any]:
-    """``fabric_clock``: the board's oscillator, as the design begins at a pin."""
+    """``fabric_clock``: the board's oscillator, as the design begins at a pin. ``processor``: `_PROCESSOR`."""
     platform: Any = board.platform()
     clock = next(one for one in platform.resources if (one.name, one.number) == (platform.default_clk, 0))
     pins, description = clock.ios[0], clock.clock
     mhz = description.frequency / 1e6
     # Platform Designer calls the port of an exported interface after both.
-    return {"fabric_clock": {
+    return {"processor": _PROCESSOR, "fabric_clock": {
         "name": clock.name, "port": f"{clock.name}_clk", "pin": pins.names[0],
         "io_standard": clock.attrs["io_standard"], "mhz": f"{mhz:g}", "hertz": round(description.frequency),
         "period": f"{1000 / mhz:.3f}"}}
@@ -48,6 +53,7 @@ FAMILY = Family(
     project={
         "npu_hw.tcl": "npu_hw.tcl.jinja",
         "system.tcl": "system.tcl.jinja",
+        "npu_processor.qprs": "npu_processor.qprs.jinja",
         "quartus_project.tcl": "quartus_project.tcl.jinja",
         "quartus_reports.tcl": "quartus_reports.tcl.jinja",
         "system.sdc": "system.sdc.jinja",
