@@ -16,6 +16,7 @@ from gen.lowering.steps import MappedGraph
 from gen.lowering.verify import verify_mapped, verify_placed
 from gen.mapping.registry import map_graph
 from gen.mapping.strides import split_strides
+from gen.mapping.turn import turn_matrices
 from gen.mapping.winograd.choice import choose_narrow
 from gen.mapping.winograd.fit_shifts import fit_shifts
 from gen.mapping.winograd.narrow import narrow_graph
@@ -54,7 +55,7 @@ def prepare(graph: Graph, config: NpuConfig, options: CompileOptions,
     verify(graph)
     if options.density is not None:
         graph = prune(graph, config, options.density)
-    graph = split_strides(align_parts(graph, config.ic_lanes), config)
+    graph = turn_matrices(split_strides(align_parts(graph, config.ic_lanes), config), config)
     if options.winograd == "exact" and config.winograd != 2:
         raise CompileError(f"model {graph.name}: exact Winograd layers need a machine with winograd=2 "
                            f"(--winograd-unit 2), not {config.winograd}", code="needs-unit", unit="winograd")

@@ -14,12 +14,16 @@ from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from gen.ir.host import HostStep
-from gen.ir.layers.base import Layer
+from gen.ir.layers.base import Layer, output_size
 from gen.ir.layers.conv import Conv
+from gen.ir.layers.matmul import MatMul, Turn
 from gen.ir.layers.pool import Pool
 from gen.ir.tensor import Tensor, broadcasts
 
-__all__ = ["MAX_VALUES", "Conv", "Graph", "Layer", "Pool", "is_broadcast", "output_size", "unscaled", "upscaled"]
+__all__ = [
+    "MAX_VALUES", "Conv", "Graph", "Layer", "MatMul", "Pool", "Turn", "is_broadcast", "output_size", "unscaled",
+    "upscaled",
+]
 
 #: Values of a feature map at most: what describes their arrangement takes eight bytes for each.
 MAX_VALUES = 1 << 25
@@ -46,10 +50,6 @@ class Graph:
     def changed(self, kind: type[_L], change: Callable[[_L], Layer]) -> "Graph":
         """With what ``change`` makes of each layer of a kind."""
         return replace(self, layers=tuple(change(layer) if isinstance(layer, kind) else layer for layer in self.layers))
-
-
-def output_size(size: int, kernel: int, stride: int, pad_before: int, pad_after: int) -> int:
-    return (size + pad_before + pad_after - kernel) // stride + 1
 
 
 def is_broadcast(graph: Graph, layer: Layer) -> bool:

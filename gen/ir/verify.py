@@ -14,7 +14,7 @@ from cores.arch.numerics import FIRST_BITS
 from gen.ir.epilogue.base import Setting
 from gen.ir.epilogue.chain import chain_problems
 from gen.ir.errors import GraphError
-from gen.ir.graph import MAX_VALUES, Graph, Layer, output_size
+from gen.ir.graph import MAX_VALUES, Graph, Layer, upscaled
 from gen.ir.host import HostStep, is_integer, is_scale, step_problems
 from gen.ir.parts import Present
 from gen.ir.rules import INT8, are_integers, range_problems, scaling_problems
@@ -138,13 +138,10 @@ def _window_problems(layer: Layer, source: Tensor, target: Tensor) -> Iterator[s
         yield f"pads must be a tuple of four numbers that are not negative, not {layer.pads!r}"
     if not is_integer(layer.padding(source.zero_point), *INT8):
         yield f"the padding must be int8, not {layer.pad_value!r}"
-    (rows, cols), (top, left, bottom, right) = layer.kernel, layer.pads
     for op in layer.epilogue:
         if not are_integers(op.repeats, 2, 1):
             yield f"{op.name} must be a tuple of two positive numbers, not {op.repeats!r}"
-    made = (layer.channels(source),
-            layer.repeats[0] * output_size(source.shape[1], rows, layer.stride[0], top, bottom),
-            layer.repeats[1] * output_size(source.shape[2], cols, layer.stride[1], left, right))
+    made = layer.channels(source), *upscaled(layer, layer.size(source))
     if target.shape != made:
         yield f"output is {target.shape}, its layer makes {made}"
 

@@ -40,6 +40,12 @@ class ComputedTile(Protocol):
     def load_weights(self, reduction: ReductionSlice, ahead: int) -> None:
         """A COMPUTE's weights, but for the ``ahead`` beats that are on their way."""
 
+    def load_stored_weights(self, part: TensorSlice, first: int, beats: int) -> None:
+        """Weights that lie in a tensor in memory: ``beats`` from beat ``first`` of it on, which are ``part`` of it."""
+
+    def load_constant_weights(self, offset: int, beats: int) -> None:
+        """Of the layer's packed constants, ``beats`` from ``offset`` on."""
+
     def flush_stores(self) -> None:
         """The STOREs of all tiles before this one now."""
 

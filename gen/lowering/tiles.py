@@ -7,7 +7,7 @@ from cores.config import NpuConfig
 from gen.lowering.buffer_allocation import Chunk
 from gen.lowering.chunks import Chunks
 from gen.lowering.emitter import Emitter
-from gen.lowering.mapped import PlacedLayer
+from gen.lowering.mapped import PlacedLayer, TensorSlice
 from gen.lowering.stores import OutputTile, Stores
 from gen.lowering.weights import Weights
 from gen.memory.placement import BufferPlacement, Placement
@@ -116,6 +116,19 @@ class Tile:
         """A COMPUTE's weights, but for the ``ahead`` beats that are on their way."""
         weights = self._tiles.weights
         weights.load(self._layer, reduction.offset + ahead, weights.beats(self.geometry, reduction) - ahead)
+
+    def load_stored_weights(self, part: TensorSlice, first: int, beats: int) -> None:
+        """Weights that lie in a tensor in memory: ``beats`` from beat ``first`` of it on, which are ``part`` of it."""
+        stores, emitter, place = self._tiles.stores, self._tiles.emitter, self._tiles.tensors[part.tensor]
+        assert isinstance(place, Placement), f"tensor {part.tensor} stays in the input buffer"
+        writer = stores.last_writer(part)
+        stores.flush(writer)
+        after = {} if writer < 0 else {Queue.STORE: emitter.recent(Queue.STORE, stores.store_index(writer))}
+        emitter.emit(Opcode.LOAD_WGT, after=after, offset=place.offset + first, beats=beats)
+
+    def load_constant_weights(self, offset: int, beats: int) -> None:
+        """Of the layer's packed constants, ``beats`` from ``offset`` on."""
+        self._tiles.weights.load(self._layer, offset, beats)
 
     def flush_stores(self) -> None:
         """The STOREs of all tiles before this one now."""

@@ -32,16 +32,13 @@ from gen.tiling.schedule import (
 )
 from gen.tiling.weights import PARAMETER_BEATS, PackedWeights, ReductionSlice, TileSlices
 
-__all__ = ["ConvCost", "ConvMapping", "PlainMapping", "plan_conv"]
+__all__ = ["ConvCost", "ConvMapping", "PlainMapping", "SlicedMapping", "plan_conv"]
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class ConvMapping(Mapping):
-    """A convolution whose output tiles take weights slice by slice of the reduction."""
+class SlicedMapping(Mapping):
+    """A layer whose output tiles take weights slice by slice of the reduction."""
 
-    takes = Conv
-
-    layer: Conv
     tiles: TileSlices
 
     @property
@@ -55,6 +52,10 @@ class ConvMapping(Mapping):
         """Channel blocks of a tile's input in the buffer."""
         return self.plan.geometry.input_blocks(self.source.shape[0], self.config)
 
+    def needed_blocks(self, blocks: range) -> range:
+        """The input blocks that output ``blocks`` are made of: all."""
+        return range(self.input_blocks)
+
     def emit(self, tiles: Tiles, placed: PlacedLayer) -> None:
         plan, config, in_blocks = self.plan, self.config, self.input_blocks
         sets = list(zip(self.output_blocks(config.oc_groups), self.tiles, strict=True))
@@ -66,8 +67,7 @@ class ConvMapping(Mapping):
                 last = number == len(sets) - 1
                 tile = tiles.begin(placed, plan.geometry, spatial, blocks, spread=plan.spread and last)
                 if number == 0 or not plan.held:
-                    needed = blocks if self.layer.depthwise else range(in_blocks)
-                    chunks = self._load_and_compute(tiles, tile, placed, slices, needed)
+                    chunks = self.load_and_compute(tiles, tile, placed, slices, self.needed_blocks(blocks))
                 else:
                     # By chunks where their places are wanted for the next spatial tile's input.
                     leaving = last and spatial is not plan.spatial_tiles[-1]
@@ -76,8 +76,8 @@ class ConvMapping(Mapping):
                     _release(chunks, tiles.last_compute)
                 tile.end()
 
-    def _load_and_compute(self, tiles: Tiles, tile: Tile, placed: PlacedLayer, slices: Sequence[ReductionSlice],
-                          needed: range) -> list[Chunk]:
+    def load_and_compute(self, tiles: Tiles, tile: Tile, placed: PlacedLayer, slices: Sequence[ReductionSlice],
+                         needed: range) -> list[Chunk]:
         """A spatial tile's first (or only) output tile: load input blocks ``needed`` chunk by chunk and compute."""
         plan, chunks = self.plan, list[Chunk]()
         for low in needed[::plan.chunk]:
@@ -102,6 +102,18 @@ class ConvMapping(Mapping):
             # Before the tile's first COMPUTE there is none of its own to wait for: leave it to the tile's end.
             if by_chunk and tile.begun:
                 chunk.place.last_reader = tiles.last_compute
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class ConvMapping(SlicedMapping):
+    """A convolution."""
+
+    takes = Conv
+
+    layer: Conv
+
+    def needed_blocks(self, blocks: range) -> range:
+        return blocks if self.layer.depthwise else super().needed_blocks(blocks)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

@@ -10,10 +10,12 @@ from gen.mapping.base import LayerContext, Mapping, MappingContext, Single
 from gen.mapping.binary import BinaryLayers, BinaryMapping
 from gen.mapping.fused import fuse
 from gen.mapping.gather import GatherMapping
+from gen.mapping.matmul import MatMulMapping
 from gen.mapping.matrix import MatrixMapping
 from gen.mapping.plain import PlainMapping
 from gen.mapping.pool import PoolMapping
 from gen.mapping.stochastic import StochasticMapping
+from gen.mapping.turn import TurnMapping
 from gen.mapping.windows import WindowMapping
 from gen.mapping.winograd.mapping import WinogradMapping
 from gen.options import CompileOptions
@@ -23,7 +25,7 @@ __all__ = ["MAPPINGS", "choose", "map_graph"]
 #: Of two that cost the same the first is taken.
 MAPPINGS: tuple[type[Mapping], ...] = (
     StochasticMapping, BinaryMapping, WindowMapping, GatherMapping, WinogradMapping, PlainMapping, MatrixMapping,
-    PoolMapping)
+    PoolMapping, TurnMapping, MatMulMapping)
 
 
 def choose(context: LayerContext[Layer]) -> Mapping:

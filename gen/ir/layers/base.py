@@ -12,12 +12,16 @@ import numpy as np
 from gen.ir.epilogue.base import Range, StoreOp
 from gen.ir.tensor import Requantize, Tensor
 
-__all__ = ["Layer", "any_int8"]
+__all__ = ["Layer", "any_int8", "output_size"]
 
 
 def any_int8(channels: int) -> Range:
     """Of channels of which nothing is known."""
     return np.full(channels, -128), np.full(channels, 127)
+
+
+def output_size(size: int, kernel: int, stride: int, pad_before: int, pad_after: int) -> int:
+    return (size + pad_before + pad_after - kernel) // stride + 1
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,6 +84,12 @@ class Layer(ABC):
     @abstractmethod
     def channels(self, source: Tensor) -> int:
         """Channels of its output, if that is its input."""
+
+    def size(self, source: Tensor) -> tuple[int, int]:
+        """Rows and columns of what it makes of that, before they are repeated: one for each of its windows."""
+        (rows, cols), (top, left, bottom, right) = self.kernel, self.pads
+        return (output_size(source.shape[1], rows, self.stride[0], top, bottom),
+                output_size(source.shape[2], cols, self.stride[1], left, right))
 
     def problems(self, sources: Sequence[Tensor]) -> Iterator[str]:
         """What breaks a rule of its kind, in words; ``sources``: its operands."""

@@ -1,0 +1,56 @@
+"""Products of two activations on the generated Verilog."""
+
+import random
+
+import pytest
+
+from cores.config import NpuConfig
+from sim.cycles import estimate
+from sim.rtl import Bus, RtlMachine, run_program
+from tests.compiled import check_tensors, compile_kept, golden_tensors, random_image
+from tests.random_layers import random_inputs
+from tests.random_products import product_graph, random_products, soil
+
+from .on_rtl import check_on_rtl, random_bus
+
+
+@pytest.fixture(scope="module")
+def machine():
+    with RtlMachine(NpuConfig.preset(16, gather=1, input_depth=512), seed=1) as machine:
+        yield machine
+
+
+def check(machine: RtlMachine, graph, seed: int) -> None:
+    program, graph = compile_kept(graph, machine.config)
+    check_on_rtl(machine, program, graph, seed)
+    result = check_on_rtl(machine, program, graph, seed, bus=Bus())
+    assert estimate(machine.config, program.code).cycles == pytest.approx(result.counters["cycles"], rel=0.01, abs=60)
+
+
+@pytest.mark.parametrize("sizes", [
+    dict(reduced=20, rows=197, size=(1, 9), zero_points=(3, -7)),
+    dict(reduced=20, rows=197, size=(33, 1)),
+    dict(reduced=197, rows=20, size=(1, 9), zero_points=(-128, 5), by_channels=True),
+], ids=("scores", "symmetric", "values"))
+def test_directed(machine, seed, sizes):
+    check(machine, product_graph(**sizes), seed)
+
+
+def test_garbage_in_padding(machine, seed):
+    program, graph = compile_kept(product_graph(reduced=20, rows=21, size=(1, 9), zero_points=(3, -7)), machine.config)
+    inputs = random_inputs(graph, seed)
+    machine.set_bus(random_bus(random.Random(seed)))
+    image = soil(program, random_image(program, inputs, seed), seed)
+    result = run_program(machine, program.code, image, write_start=program.write_start)
+    check_tensors(program, graph, result.image, golden_tensors(graph, inputs), f"seed {seed}")
+
+
+def test_random(machine, seed):
+    for number in range(seed, seed + 6):
+        check(machine, random_products(number, largest=30), number)
+
+
+@pytest.mark.full
+def test_many_random(machine, seed):
+    for number in range(seed, seed + 40):
+        check(machine, random_products(number, largest=50), number)
