@@ -26,7 +26,8 @@ PACKAGES = (boards, cores, gen, npudriver, sim)
 INTERNAL = {"StageError", "ArchiveError", "ArrayError", "DocumentError", "EntryError", "NodeError",
             "PictureError", "WindowError", "CheckError"}
 
-NEED_TORCH = ("gen.train.call", "gen.train.fit", "gen.train.moving", "gen.train.network", "gen.train.operators")
+NEED_TORCH = ("gen.train.binary", "gen.train.call", "gen.train.course", "gen.train.fit", "gen.train.moving",
+              "gen.train.network", "gen.train.operators")
 
 
 def exceptions() -> set[type[Exception]]:
@@ -51,7 +52,7 @@ def test_one_base():
 
 def test_what_the_options_are_to_blame_for():
     assert {kind.__name__ for kind in exceptions() if issubclass(kind, ArgumentError)} == {
-        "ArgumentError", "BoardError", "ConfigError", "ConflictError", "TargetError", "UsageError",
+        "ArgumentError", "BoardError", "ConfigError", "ConflictError", "StateError", "TargetError", "UsageError",
         "ZooError"}
 
 

@@ -30,6 +30,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--language", choices=("python", "c"), default="python",
                         help="the driver in Python with a copy of it, and onnxruntime for what the processor has "
                              "(default), or all of it in C99 without dependencies, for systems small and large")
+    parser.add_argument("--state", action="append", default=[], metavar="OUTPUT=INPUT",
+                        help="with --language c: the model keeps an output as this input of the next inference; all "
+                             "are zeros at first, and after npugen_model_reset (repeatable)")
     parser.add_argument("--hardware", type=Path, metavar="DIR",
                         help="enclose what the board's tool has made in this folder of `build`: bitstream, device tree "
                              "overlay, and the script that loads both")
@@ -44,6 +47,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> None:
     refuse_to_replace(arguments.output, arguments.model, arguments.input, arguments.calibrate, arguments.config)
     from gen.deploy.c_model import write_c_package
+    from gen.deploy.c_states import parse_states
     from gen.deploy.hardware import hardware_files
     from gen.deploy.package import require_free, runs_whole, write_package
     from gen.run.inputs import arbitrary_samples, random_samples, read_samples
@@ -51,15 +55,20 @@ def run(arguments: argparse.Namespace) -> None:
     from npudriver import HostFile
     from npudriver.host import NO_RUNTIME_32
 
+    if arguments.language == "python" and arguments.state:
+        raise UsageError("--state goes with --language c; in Python an output is given as the next inference's input",
+                         code="option-conflict")
     try:
         require_free(arguments.output)
     except FileExistsError as error:
         raise UsageError(f"-o {error.filename}: {error.strerror}") from None
     application = open_given(arguments, arguments.model, samples=arguments.input)
     require_member_names(arguments.model, [*application.inputs, *application.outputs])
+    states = parse_states(arguments.state, list(application.inputs), application.outputs)
     only, *others = application.segments
     if arguments.input is not None:
-        samples = read_samples(arguments.input, application.inputs, limit=arguments.limit,
+        samples = read_samples(arguments.input, {name: spec for name, spec in application.inputs.items()
+                                                 if name not in states}, limit=arguments.limit,
                                change_by=changes_of(arguments)[arguments.input])
         if samples.remark:
             messages.print(samples.remark, soft_wrap=True)
@@ -78,10 +87,10 @@ def run(arguments: argparse.Namespace) -> None:
         program, *_ = application.programs(remark)
     if arguments.language == "c":
         with status(f"writing {arguments.output.name}") as remark:
-            model = write_c_package(arguments.output, application, samples, progress=remark)
+            model = write_c_package(arguments.output, application, samples, states=states, progress=remark)
         facts = {"package": str(arguments.output), "language": "c", "board": board.name, "arena": model.arena,
                  "inputs": [port.name for port in model.inputs], "outputs": [port.name for port in model.outputs],
-                 "files": sorted(model.files)}
+                 "states": [state.port.name for state in model.states], "files": sorted(model.files)}
         if arguments.json:
             print_json(facts)
             return

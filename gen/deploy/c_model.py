@@ -5,9 +5,10 @@ an arena that the caller gives; nothing is allocated but what the back end gives
 npudriver/c; npugen_model.h says how it is used.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from types import MappingProxyType
 
 import numpy as np
 import onnx
@@ -18,6 +19,7 @@ from gen.c.text import c_type
 from gen.c.value import Storage
 from gen.deploy.c_ports import input_model, output_model
 from gen.deploy.c_sources import library_files, template
+from gen.deploy.c_states import StateError, require_formats, require_states
 from gen.deploy.package import whole_folder
 from gen.files.read import read_file
 from gen.program.file import ProgramFile
@@ -27,7 +29,7 @@ from gen.run.inputs import Samples
 from gen.run.runner import run_model
 from npudriver.program import Port
 
-__all__ = ["CModel", "ModelPort", "c_model", "write_c_package"]
+__all__ = ["CModel", "ModelPort", "ModelState", "c_model", "write_c_package"]
 
 _EXAMPLE = Path(__file__).resolve().parents[2] / "npudriver" / "c" / "model"
 
@@ -54,13 +56,31 @@ class ModelPort:
 
 
 @dataclass(frozen=True)
+class ModelState:
+    """What is kept of the output ``output`` (the number of it) for the input ``port`` of the next inference.
+
+    ``offset``: where, in bytes from the beginning of all states.
+    """
+
+    port: ModelPort
+    output: int
+    offset: int
+
+    @property
+    def size(self) -> int:
+        """Bytes."""
+        return self.port.values * np.dtype(self.port.dtype).itemsize
+
+
+@dataclass(frozen=True)
 class CModel:
-    """``files``: name -> content. ``arena``: bytes for a sample on its way."""
+    """``files``: name -> content. ``arena``: bytes for a sample on its way. ``inputs``: those that the caller gives."""
 
     files: dict[str, bytes]
     inputs: tuple[ModelPort, ...]
     outputs: tuple[ModelPort, ...]
     arena: int
+    states: tuple[ModelState, ...] = ()
 
 
 @dataclass(eq=False)
@@ -79,6 +99,8 @@ class _Writer:
     """The calls of a model, in order, and what they need."""
 
     file: ProgramFile
+    #: Outputs that are kept: they are the caller's only at the end, when nothing can fail any more.
+    kept: frozenset[str] = frozenset()
     functions: list[CFunction] = field(default_factory=list)
     storages: list[Storage] = field(default_factory=list)
     values: dict[str, _Value] = field(default_factory=dict)
@@ -101,11 +123,11 @@ class _Writer:
 
     def made(self, name: str, dtype: np.dtype, shape: tuple[int, ...], *, sized: bool = False) -> str:
         """A place for a value that is made now."""
-        if name in self.file.outputs:
+        if name in self.file.outputs and name not in self.kept:
             value = _Value(dtype, shape, f"outputs[{list(self.file.outputs).index(name)}]", sized=sized)
         else:
             storage = self.storage(dtype, max(1, int(np.prod(shape, dtype=np.int64))))
-            value = _Value(dtype, shape, f"(arena + {storage.name})", storage)
+            value = _Value(dtype, shape, f"(arena + {storage.name})", storage, sized)
         self.values[name] = value
         return f"({c_type(dtype).name} *){value.text}"
 
@@ -179,7 +201,7 @@ _BY_NAME = {c_type(dtype).name: dtype for dtype in map(np.dtype, (
     "int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64", "float32", "float64"))}
 
 
-def _walk(writer: _Writer) -> None:
+def _walk(writer: _Writer, states: Sequence[ModelState]) -> None:
     file, number = writer.file, 0
     for index, segment in enumerate(file.segments):
         lines = writer.after if number else writer.before
@@ -193,21 +215,50 @@ def _walk(writer: _Writer) -> None:
                              "CHECK(npugen_wait(model->device, timeout_us));"]
         writer.after += writer.leave(number, segment)
         number += 1
+    for name in sorted(writer.kept):
+        if writer.values[name].storage is None:     # an input of the model, perhaps a state that changes below
+            _copied(writer, name)
     for index, name in enumerate(file.outputs):
         value = writer.values[name]
-        if value.text != f"outputs[{index}]":       # an input of the model
-            size = int(np.prod(value.shape, dtype=np.int64)) * value.dtype.itemsize
-            writer.after.append(f"memcpy(outputs[{index}], {value.text}, {size}u);")
+        if value.text != f"outputs[{index}]":       # an input of the model, or kept
+            given = f"if (outputs[{index}]) " if name in writer.kept else ""
+            writer.after.append(f"{given}memcpy(outputs[{index}], {writer.read(name)}, {_bytes(value)}u);")
+    for state in states:
+        source = writer.read(file.outputs[state.output])
+        writer.after.append(f"memcpy(states + {state.offset}u, {source}, {state.size}u);")
 
 
-def c_model(file: ProgramFile) -> CModel:
-    """The files of a model in C, but for samples. Raises GraphError for an operator that has no C, naming its node;
-    ProgramError for what cannot be passed on.
+def _bytes(value: _Value) -> int:
+    return int(np.prod(value.shape, dtype=np.int64)) * value.dtype.itemsize
+
+
+def _copied(writer: _Writer, name: str) -> None:
+    source = writer.values[name]
+    target = writer.made(name, source.dtype, source.shape)
+    writer.after.append(f"memcpy({target}, {source.text}, {_bytes(source)}u);")
+    writer.step += 1
+
+
+def c_model(file: ProgramFile, states: Mapping[str, str] = MappingProxyType({})) -> CModel:
+    """The files of a model in C, but for samples. ``states``: input -> the output that it is in the next inference.
+
+    Raises GraphError for an operator that has no C, naming its node; ProgramError for what cannot be passed on;
+    StateError.
     """
-    writer = _Writer(file)
-    for index, (name, (dtype, shape)) in enumerate(file.inputs.items()):
-        writer.values[name] = _Value(np.dtype(dtype), (1, *shape), f"inputs[{index}]")
-    _walk(writer)
+    require_states(states, list(file.inputs), file.outputs)
+    writer = _Writer(file, frozenset(states.values()))
+    kept: list[ModelState] = []
+    size = 0
+    for name, (dtype, shape) in file.inputs.items():
+        value = _Value(np.dtype(dtype), (1, *shape))
+        writer.values[name] = value
+        if name not in states:
+            value.text = f"inputs[{list(file.inputs).index(name) - len(kept)}]"
+            continue
+        value.text = f"(states + {size}u)"
+        kept.append(ModelState(_port(writer, name), list(file.outputs).index(states[name]), size))
+        size += -(-kept[-1].size // ALIGNMENT) * ALIGNMENT
+    _walk(writer, kept)
     arena = max(ALIGNMENT, place(writer.storages))
 
     def placed(lines: Sequence[str]) -> list[str]:
@@ -216,18 +267,33 @@ def c_model(file: ProgramFile) -> CModel:
             text = text.replace(storage.name, f"{storage.offset}u")
         return text.splitlines()
 
-    inputs, outputs = (tuple(_port(writer, name) for name in names) for names in (file.inputs, file.outputs))
+    inputs = tuple(_port(writer, name) for name in file.inputs if name not in states)
+    outputs = tuple(_port(writer, name) for name in file.outputs)
+    for state in kept:
+        _require_alike(outputs[state.output], state.port)
+    kept = [replace(state, port=_port(writer, state.port.name)) for state in kept]      # the scale is known now
     facts = {"file": file, "programs": file.programs, "inputs": inputs, "outputs": outputs, "arena": arena,
+             "states": kept, "state_bytes": size, "kept": {state.output for state in kept},
              "checks": any(port.dtype == "float32" for program in file.programs for port in program.input_ports),
              "before": placed(writer.before), "after": placed(writer.after), "functions": writer.functions,
-             "alignment": ALIGNMENT, "rank": max([1, *(len(port.shape) for port in (*inputs, *outputs))])}
+             "alignment": ALIGNMENT, "rank": max([1, *(len(port.shape) for port in (
+                 *inputs, *outputs, *(state.port for state in kept)))])}
     files = library_files(file.programs[0].config)
     files |= {name: template(f"{name}.jinja").render(**facts).encode()
               for name in ("npugen_model.h", "npugen_model.c", "npugen_model_data.S")}
     files["npugen_functions.c"] = render(writer.functions).encode()
     for number, program in enumerate(file.programs):
         files |= {f"program{number}_code.bin": program.code, f"program{number}_data.bin": program.constants}
-    return CModel(files, inputs, outputs, arena)
+    return CModel(files, inputs, outputs, arena, tuple(kept))
+
+
+def _require_alike(output: ModelPort, port: ModelPort) -> None:
+    """Raises StateError where one is not what the other is."""
+    words = [f"{end.dtype} {' x '.join(map(str, end.shape)) or 'alone'}" for end in (output, port)]
+    if output.sized:
+        raise StateError(f"--state {output.name}={port.name}: the size of the output depends on the data")
+    if words[0] != words[1]:
+        raise StateError(f"--state {output.name}={port.name}: the output is {words[0]}, the input {words[1]}")
 
 
 def _port(writer: _Writer, name: str) -> ModelPort:
@@ -237,15 +303,19 @@ def _port(writer: _Writer, name: str) -> ModelPort:
 
 
 def write_c_package(path: Path, application: Application, samples: Samples, *,
+                    states: Mapping[str, str] = MappingProxyType({}),
                     progress: Callable[[str], None] = lambda text: None) -> CModel:
     """Write a folder, or an archive of one, with a model in C and an example that runs the first of some ``samples``.
 
-    ``progress`` hears how far it is. Raises what `c_model` raises, CompileError, OSError; nothing is written then.
+    ``states``: as `c_model` has them; they are zeros in the example, and ``samples`` go without them. ``progress``
+    hears how far it is. Raises what `c_model` raises, CompileError, OSError; nothing is written then.
     """
     progress("writing C")
-    model = c_model(application.file)
+    model = c_model(application.file, states)
+    require_formats(application, states)
     files = model.files | {name: read_file(_EXAMPLE / name) for name in ("main.c", "Makefile")}
-    first = replace(samples, inputs={name: array[:1] for name, array in samples.inputs.items()}, labels=None)
+    zeros = {name: np.zeros(application.inputs[name].shape, application.inputs[name].dtype) for name in states}
+    first = replace(samples, inputs={name: array[:1] for name, array in (samples.inputs | zeros).items()}, labels=None)
     made = run_model(application, first, "reference", progress=lambda done, present: progress(present))
     values = [(f"input_{number}.bin", samples.inputs[port.name][0]) for number, port in enumerate(model.inputs)]
     values += [(f"expected_{number}.bin", made.inferences[0].outputs[port.name])

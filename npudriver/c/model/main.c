@@ -1,4 +1,5 @@
-/* Runs the model of this folder over the enclosed sample, twice at a time, and compares what comes out.
+/* Runs the model of this folder over the enclosed sample, twice, and compares what comes out. A model that keeps
+ * states, and so has one sample on its way at a time, begins anew before each.
  *
  *     ./example [npu [udmabuf0]]        the UIO device and the u-dma-buf, by name
  */
@@ -37,6 +38,8 @@ static size_t differing(const npugen_value *value, const void *found, const void
     return wrong;
 }
 
+#define RUNS 2u
+
 static uint64_t arena[NPUGEN_MODEL_ARENA_BYTES / sizeof(uint64_t) + 1u];
 
 int main(int argc, char **argv) {
@@ -44,7 +47,7 @@ int main(int argc, char **argv) {
     npugen_backend backend;
     npugen_device device;
     const void *inputs[NPUGEN_MODEL_INPUTS];
-    void *outputs[NPUGEN_MODEL_SLOTS][NPUGEN_MODEL_OUTPUTS];
+    void *outputs[RUNS][NPUGEN_MODEL_OUTPUTS];
     size_t wrong = 0, size;
     char name[64];
     if (open_backend(&backend, argc, argv) != NPUGEN_OK) return 1;
@@ -55,18 +58,24 @@ int main(int argc, char **argv) {
         snprintf(name, sizeof name, "input_%u.bin", input);
         inputs[input] = contents(name, value->values * value->element);
     }
-    for (unsigned slot = 0; slot < NPUGEN_MODEL_SLOTS; ++slot)
+    for (unsigned run = 0; run < RUNS; ++run)
         for (unsigned output = 0; output < NPUGEN_MODEL_OUTPUTS; ++output) {
             const npugen_value *value = &npugen_model_outputs[output];
-            outputs[slot][output] = calloc(value->values + 1u, value->element);
-            if (!outputs[slot][output]) return 1;
+            outputs[run][output] = calloc(value->values + 1u, value->element);
+            if (!outputs[run][output]) return 1;
         }
-    /* The second sample is prepared while the device computes the first. */
-    require(&device, npugen_model_prepare(&model, 0, inputs, outputs[0]), "preparing");
-    require(&device, npugen_model_begin(&model, 0), "starting");
-    require(&device, npugen_model_prepare(&model, 1, inputs, outputs[1]), "preparing");
-    for (unsigned slot = 0; slot < NPUGEN_MODEL_SLOTS; ++slot) {
-        if (slot) require(&device, npugen_model_begin(&model, slot), "starting");
+    for (unsigned run = 0; run < RUNS; ++run) {
+        const unsigned slot = run % NPUGEN_MODEL_SLOTS;
+#ifdef NPUGEN_MODEL_STATES
+        require(&device, npugen_model_reset(&model), "beginning anew");
+#endif
+        if (NPUGEN_MODEL_SLOTS == 1u || !run)
+            require(&device, npugen_model_prepare(&model, slot, inputs, outputs[run]), "preparing");
+        require(&device, npugen_model_begin(&model, slot), "starting");
+        /* With two slots the next sample is prepared while the device computes this one. */
+        if (NPUGEN_MODEL_SLOTS > 1u && run + 1u < RUNS)
+            require(&device, npugen_model_prepare(&model, (run + 1u) % NPUGEN_MODEL_SLOTS, inputs, outputs[run + 1u]),
+                    "preparing");
         require(&device, npugen_model_end(&model, slot, TIMEOUT_US), "running");
         for (unsigned output = 0; output < NPUGEN_MODEL_OUTPUTS; ++output) {
             const npugen_value *value = &npugen_model_outputs[output];
@@ -79,7 +88,7 @@ int main(int argc, char **argv) {
                 fprintf(stderr, "example: %s has another shape than expected\n", value->name);
                 ++wrong;
             } else {
-                wrong += differing(value, outputs[slot][output], wanted, count);
+                wrong += differing(value, outputs[run][output], wanted, count);
             }
             free(wanted);
         }
@@ -87,7 +96,7 @@ int main(int argc, char **argv) {
     printf("%lu values differ from the expected ones\n", (unsigned long)wrong);
     require(&device, npugen_model_unload(&model), "unloading the model");
     for (unsigned input = 0; input < NPUGEN_MODEL_INPUTS; ++input) free((void *)inputs[input]);
-    for (unsigned slot = 0; slot < NPUGEN_MODEL_SLOTS; ++slot)
-        for (unsigned output = 0; output < NPUGEN_MODEL_OUTPUTS; ++output) free(outputs[slot][output]);
+    for (unsigned run = 0; run < RUNS; ++run)
+        for (unsigned output = 0; output < NPUGEN_MODEL_OUTPUTS; ++output) free(outputs[run][output]);
     return wrong ? 1 : 0;
 }
