@@ -80,11 +80,13 @@ class Bounds:
 
     def _first(self, layer: Layer) -> np.ndarray:
         """In front of the first rounding, in steps of its result."""
+        scale = layer.requantize.scale[:, None, None]
+        bias = layer.requantize.bias_off * scale if layer.requantize.bias_off else EQUAL
         apart = [self._apart[name] for name in layer.operands]
         if not any(numbers.any() for numbers in apart):
-            return EQUAL
+            return bias
         parts = [np.ceil(numbers * _PARTS).astype(np.int64) for numbers in apart]
-        return np.asarray(layer.sum_distance(parts) * (layer.requantize.scale / _PARTS)[:, None, None])
+        return np.asarray(layer.sum_distance(parts) * (scale / _PARTS)) + bias
 
 
 def thinned(array: np.ndarray, middle: Tensor, target: Tensor) -> np.ndarray:

@@ -40,7 +40,8 @@ class Tensor:
 class Requantize:
     """First stage of a store, per channel; see `sim.golden.requantize`. ``bias`` has the input's zero point in it.
 
-    Clip bounds are those of int8, in front of an operation that is `wide` of FIRST_BITS.
+    Clip bounds are those of int8, in front of an operation that is `wide` of FIRST_BITS. ``bias_off``: how far biases
+    are from the model's at most, in units of the sums.
     """
 
     bias: np.ndarray        # (C,) int64
@@ -49,6 +50,7 @@ class Requantize:
     zero_point: int
     low: int
     high: int
+    bias_off: float = 0.0
 
     @property
     def scale(self) -> np.ndarray:

@@ -26,7 +26,7 @@ from gen.onnx.values import (
     layout_steps,
 )
 
-__all__ = ["GraphBuilder", "Result"]
+__all__ = ["GraphBuilder", "OffBias", "Result"]
 
 #: Values of all layers' results together, whose arrangements are kept.
 _MAX_LAYER_VALUES = 8 * MAX_VALUES
@@ -57,6 +57,16 @@ class Result:
     signs: bool = False
 
 
+@dataclass(frozen=True)
+class OffBias:
+    """A bias between sums of signs, by which results of a binary layer are off by ``steps`` at most; ``exact``: so it
+    is int8, and they are not.
+    """
+
+    steps: float
+    exact: bool
+
+
 class GraphBuilder:
     """Tensors, layers and inputs of the graph; ``orders`` as in `gen.onnx.importer.Imported`.
 
@@ -71,6 +81,8 @@ class GraphBuilder:
         self.chosen: dict[tuple[str, tuple[int, ...]], str] = {}
         #: Node -> channels whose weights have another scale than the model says (`quant_scales.coarser_scale`).
         self.coarser: dict[str, int] = {}
+        #: Nodes with signs and biases between their sums, off by a step of the result or more.
+        self.off_biases: dict[str, OffBias] = {}
         self._inputs: dict[str, _InputRecord] = {}
         #: The tensors of those that have one.
         self._of_inputs: set[str] = set()

@@ -10,13 +10,13 @@ from gen.ir.layers.conv import product_range
 from gen.ir.layers.pool import window_range
 from gen.ir.ranges import Range
 from gen.ir.tensor import Requantize, Tensor
-from gen.onnx.builder import GraphBuilder, Result
+from gen.onnx.builder import GraphBuilder, OffBias, Result
 from gen.onnx.values import Pending, Quantisation, Real
 from sim.golden import quantize_multiplier
 
 __all__ = [
-    "as_convolution", "branch_quantisation", "coarser_scale", "even_bias", "exact_quantisation", "finer_scale",
-    "parity", "pending_sums", "reach", "real_range", "same",
+    "as_convolution", "bias_off", "branch_quantisation", "coarser_scale", "even_bias", "exact_biases",
+    "exact_quantisation", "finer_scale", "parity", "pending_sums", "reach", "real_range", "same",
 ]
 
 #: Error of a bias, in LSBs of the output, that is not worth a finer scale.
@@ -29,6 +29,8 @@ _LARGEST_WEIGHT = 127
 _LARGEST_SUM = 1 << 24
 #: Biases, in LSBs of the sums, that fit any accumulator of the usual widths.
 _LARGEST_BIAS = 1 << 25
+#: Signs of a sum whose layer gains little by the binary unit.
+_FEW_SIGNS = 64
 #: Steps of the sum to one of a branch at most: half of that is the branch's own rounding, and less than one step more
 #: or less before the sum is rounded is at most one step after it.
 _COARSEST_BRANCH = 2.0
@@ -131,15 +133,36 @@ def parity(graph: GraphBuilder, value: Pending) -> int | None:
     return int(weights[0].size % 2)
 
 
-def even_bias(graph: GraphBuilder, value: Pending, bias: np.ndarray) -> np.ndarray:
-    """Biases in LSBs of the accumulator -> integers; in a binary layer such that sums with them are even.
+def even_bias(graph: GraphBuilder, value: Pending) -> np.ndarray:
+    """Biases as integers, in LSBs of the accumulator; in a binary layer such that sums with them are even.
 
     The machine counts equal bits, so sums grow by two: a bias has to match.
     """
-    odd = parity(graph, value)
+    bias, odd = value.bias / value.scale, parity(graph, value)
     if odd is None:
         return np.rint(bias)
     return 2 * np.rint((bias - odd) / 2) + odd
+
+
+def bias_off(graph: GraphBuilder, value: Pending) -> float:
+    """How far `even_bias` is from a binary layer's biases, in LSBs of the accumulator; 0 in any other layer, whose
+    scale is as fine as it has to be.
+    """
+    if parity(graph, value) is None:
+        return 0.0
+    return float(np.abs(even_bias(graph, value) - value.bias / value.scale).max(initial=0))
+
+
+def exact_biases(graph: GraphBuilder, value: Pending, scale: float) -> Pending:
+    """A binary layer of few signs as one of int8 where its biases would be off by a step of its result, ``scale``, or
+    more. A larger one, which would take eight times as long, is only noted.
+    """
+    off = bias_off(graph, value) * float(value.scale.max(initial=0)) / scale
+    if off < 1:
+        return value
+    exact = value.arguments["weights"][0].size <= _FEW_SIGNS
+    graph.off_biases[value.name] = OffBias(off, exact)
+    return _finer(graph, value) if exact else value
 
 
 def finer_scale(graph: GraphBuilder, value: Pending, scale: float) -> Pending:
@@ -156,6 +179,11 @@ def finer_scale(graph: GraphBuilder, value: Pending, scale: float) -> Pending:
     error = float((np.abs(bias - np.rint(bias)) * value.scale).max(initial=0)) / scale
     if error <= _BIAS_ERROR and value.scale.max() < _LARGEST_SCALE * scale:
         return value
+    return _finer(graph, value)
+
+
+def _finer(graph: GraphBuilder, value: Pending) -> Pending:
+    """``value`` with an accumulator scale as fine as weights and sums have room for."""
     if value.layer is Pool:
         value = as_convolution(graph, value)
     weights = value.arguments["weights"]

@@ -15,9 +15,11 @@ from gen.onnx.edges import integers_of_padded, padding
 from gen.onnx.model import NodeError
 from gen.onnx.pooling import copy
 from gen.onnx.quant_scales import (
+    bias_off,
     branch_quantisation,
     coarser_scale,
     even_bias,
+    exact_biases,
     exact_quantisation,
     finer_scale,
     real_range,
@@ -95,21 +97,26 @@ def _bounds(low: float, high: float, scale: float, zero_point: int, bits: int = 
     return lower, upper
 
 
-def _requantized(graph: GraphBuilder, value: Pending, scale: float, zero_point: int,
-                 bits: int = 8) -> tuple[Pending, Requantize]:
-    """The stage that quantises ``value``, whose scale may have to be finer or coarser for it."""
+def _requantized(graph: GraphBuilder, value: Pending, scale: float, zero_point: int, bits: int = 8, *,
+                 visible: float | None = None) -> tuple[Pending, Requantize]:
+    """The stage that quantises ``value``, whose scale may have to be finer or coarser for it.
+
+    ``visible``: the scale of the first result that the model has, if it is another one.
+    """
+    value = exact_biases(graph, value, visible or scale)
     value = coarser_scale(graph, finer_scale(graph, value, scale), scale)
     try:
         multiplier, shift = quantize_multiplier(value.scale / scale)
     except ValueError as error:
         raise NodeError(f"cannot requantise the result of {value.name} ({error}); check the scales",
                         at=value.name, code="requantisation") from None
-    bias = even_bias(graph, value, value.bias / value.scale) + value.offset
+    bias = even_bias(graph, value) + value.offset
     if not (np.abs(bias) < 2**31).all():
         raise NodeError(f"the bias of {value.name} does not fit 32 bits; check the scales", at=value.name,
                         code="requantisation")
     low, high = _bounds(value.low, value.high, scale, zero_point, bits)
-    return value, Requantize(bias.astype(np.int64), multiplier, shift, zero_point, low, high)
+    return value, Requantize(bias.astype(np.int64), multiplier, shift, zero_point, low, high,
+                             bias_off(graph, value))
 
 
 def _emit(context: Context, value: Pending, quantisation: Quantisation) -> Quantised:
@@ -141,7 +148,8 @@ def _emit_sum(context: Context, value: PendingAdd, result: Result) -> Quantised:
     value = _with_tables(context, value, scale, ends)
     assert isinstance(value.b, Real) and not isinstance(value.a, PendingTable)
     if isinstance(value.a, Pending):
-        layer, first, middle = _branch(graph, value.a, (scale, 0) if value.apart else _grid(graph, value, scale, ends))
+        grid = (scale, 0) if value.apart else _grid(graph, value, scale, ends)
+        layer, first, middle = _branch(graph, value.a, grid, scale)
         layer = replace(layer, nodes=(*layer.nodes, *value.nodes))
     else:
         source = graph.tensors[value.a.quantised.tensor]
@@ -223,12 +231,16 @@ def _with_tables(context: Context, value: PendingAdd, scale: float, total: tuple
     return replace(value, a=a, b=b)
 
 
-def _branch(graph: GraphBuilder, value: Pending, grid: tuple[float, int]) -> tuple[Pending, Requantize, Tensor]:
-    """First stage of a layer's result in steps of ``grid``. Its zero point, any number, goes into the bias."""
+def _branch(graph: GraphBuilder, value: Pending, grid: tuple[float, int],
+            total: float) -> tuple[Pending, Requantize, Tensor]:
+    """First stage of a layer's result in steps of ``grid``. Its zero point, any number, goes into the bias. ``total``:
+    a step of the sum.
+    """
     step, point = grid
     moved = replace(value, bias=value.bias + point * step, low=value.low + point * step,
                     high=value.high + point * step)
-    return *_requantized(graph, moved, step, 0, FIRST_BITS), Tensor(f"{value.name}/middle", value.shape, step, point)
+    middle = Tensor(f"{value.name}/middle", value.shape, step, point)
+    return *_requantized(graph, moved, step, 0, FIRST_BITS, visible=total), middle
 
 
 def _emit_concat(context: Context, value: PendingConcat, quantisation: Quantisation) -> Quantised:

@@ -4,11 +4,13 @@ from collections.abc import Mapping
 
 import numpy as np
 import onnx
+from onnx import helper, numpy_helper
 from onnxruntime.quantization import QuantType
 from onnxruntime.quantization.calibrate import TensorData
 from onnxruntime.quantization.qdq_quantizer import QDQQuantizer
 from onnxruntime.quantization.quant_utils import add_infer_metadata
 
+from gen.onnx.names import unique
 from gen.quantize.fit import fit_ranges, fit_weights
 from gen.quantize.options import QuantizeOptions
 from gen.quantize.plan import Plan
@@ -53,7 +55,42 @@ def insert(model: onnx.ModelProto, plan: Plan, ranges: Mapping[str, tuple[float,
     quantized: onnx.ModelProto = quantizer.model.model
     del quantized.graph.output[:]
     quantized.graph.output.extend(outputs)
+    _give_zero_a_sign(quantized)
     return quantized
+
+
+def _give_zero_a_sign(model: onnx.ModelProto) -> None:
+    """Sign(x) -> Sign(Sign(x) + 0.5), of all activations: +1 at zero, as the machine and binarised networks have it,
+    also in onnxruntime. An int8 tensor has zeros, unlike the float values that it stands for.
+    """
+    graph = model.graph
+    constants = {tensor.name for tensor in graph.initializer}
+    taken = {name for node in graph.node for name in (node.name, *node.input, *node.output)} | constants
+    shapes = {value.name: value for value in (*graph.value_info, *graph.output)}
+    nodes, half = [], ""
+
+    def new(name: str) -> str:
+        found = unique(name, taken)
+        taken.add(found)
+        return found
+
+    for node in graph.node:
+        if node.op_type != "Sign" or node.input[0] in constants:
+            nodes.append(node)
+            continue
+        if not half:
+            half = new("half")
+            graph.initializer.append(numpy_helper.from_array(np.asarray(0.5, np.float32), half))
+        result = node.output[0]
+        three, moved = new(f"{result}/three"), new(f"{result}/moved")
+        nodes += [helper.make_node("Sign", [node.input[0]], [three], name=node.name),
+                  helper.make_node("Add", [three, half], [moved], name=new(f"{node.name}/moved")),
+                  helper.make_node("Sign", [moved], [result], name=new(f"{node.name}/two"))]
+        for name in (three, moved) if result in shapes else ():
+            graph.value_info.append(shapes[result])
+            graph.value_info[-1].name = name
+    del graph.node[:]
+    graph.node.extend(nodes)
 
 
 def _without_inputs(model: onnx.ModelProto) -> list[onnx.ValueInfoProto]:

@@ -12,7 +12,8 @@ from gen.check.compare import compare
 from gen.ir import reference
 from gen.ir.graph import Conv, Graph
 from gen.ir.layers.conv import is_binary
-from gen.onnx.importer import load
+from gen.onnx.builder import OffBias
+from gen.onnx.importer import load, load_model
 from tests.gen.qdq import Builder
 
 
@@ -166,6 +167,35 @@ def test_residual_stream(quantised: bool, padded: bool, rng: np.random.Generator
     # A bias is a multiple of two in the accumulator's unit, and the second layer sees the first one's steps: where a
     # sign turns, its sums move. A branch that the model does not quantise is rounded to up to two steps of the sum.
     assert steps.max() <= (2 if quantised else 3) and np.mean(steps > 1) < (0.02 if quantised else 0.05)
+
+
+@pytest.mark.parametrize("steps", [0.5, 0.75, 2.0])
+@pytest.mark.parametrize("added", [False, True])
+def test_biases_within_a_step_of_the_models(steps: float, added: bool, rng: np.random.Generator,
+                                            tmp_path: Path) -> None:
+    """Biases that are between sums of signs, with ``steps`` of the result to a sum: where they would be off by a step
+    or more, a layer of few signs is int8. A larger one is not; both are said.
+    """
+    for kernel in (1, 3):
+        b, channels = Signs(rng), 16
+        x = b.dequantize(b.input(1, channels, 6, 6), 1 / 16, 0)
+        weights = b.constant(b.rng.choice(np.array([-1, 1], np.float32), (16, channels, kernel, kernel)))
+        value = b.node("Conv", b.node("Sign", x), weights, pads=[kernel // 2] * 4)
+        value = b.node("Add", value, b.constant(np.float32(np.ones((16, 1, 1)))))
+        value = b.node("Add", value, x) if added else value
+        b.output(b.quantize(value, 1 / steps, 0))
+        found = load_model(b.save(tmp_path))
+        off = list(found.off_biases.values())
+        if not added:       # else the zero point of the branch, which is free, can make the bias fit
+            assert off == [OffBias(2.0, kernel == 1)] * (steps == 2)
+        assert binary_layers(found.graph) == (not off or not off[0].exact)
+        assert all("sums of signs grow in steps of two" in remark for remark in found.remarks)
+        assert len(found.remarks) == len(off)
+        _, ours, theirs = b.save_and_run(tmp_path)
+        apart = np.abs(ours[0].astype(int) - theirs[0].astype(int))
+        furthest = 2 if off and not off[0].exact else 1
+        assert apart.max() <= furthest + added      # the branch that is added is rounded, too
+        assert not compare(b.save(tmp_path), b.samples()).wrong
 
 
 def test_shifted_signs(rng: np.random.Generator, tmp_path: Path) -> None:

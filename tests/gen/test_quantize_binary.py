@@ -8,6 +8,7 @@ import numpy as np
 import onnx
 import pytest
 
+from gen.ir import reference
 from gen.ir.graph import Conv
 from gen.ir.layers.conv import is_binary
 from gen.onnx.importer import load
@@ -104,3 +105,27 @@ def test_a_layer_of_signs_that_is_int8_is_named(rng: Rng) -> None:
     found = quantize(b.model(b.conv(y, 8, 4, name="y")), {"x": rng.normal(size=(20, 8, 8, 8)).astype(np.float32)})
     assert len(found.remarks) == 1 and found.remarks[0].startswith("warning: node plain reads signs")
     assert "have sizes from" in found.remarks[0]
+
+
+@pytest.mark.parametrize("source", ["tensor", "threshold"])
+def test_zero_has_the_sign_that_the_machine_has(source: str, rng: Rng, tmp_path: Path) -> None:
+    """Also in onnxruntime, so that `quantize` reports what the machine has, and no layer more is computed."""
+    b = FloatBuilder(rng, [1, 16, 6, 6])
+    # Half of the input's values are zero, and so are sums of them.
+    x = "x" if source == "tensor" else b.conv("x", 16, 16, kernel=1)
+    weights = b.constant(np.where(rng.random((8, 16, 3, 3)) < 0.5, -0.25, 0.25))
+    model = b.model(b.conv(b.node("Conv", b.node("Sign", x), weights), 8, 8, kernel=1, name="y"))
+    inputs = {"x": np.maximum(rng.normal(size=(20, 16, 6, 6)), 0).astype(np.float32)}
+    inputs["x"][:10] = 0
+    found = quantize(model, inputs)
+    onnx.save(found.model, tmp_path / "q.onnx")
+    graph = load(tmp_path / "q.onnx")
+    ours = reference.run(graph, inputs)[0]["y"]
+    apart = np.abs(outputs_of(found.model, inputs["x"]) - ours).max()
+    layers = len(graph.layers)
+    for node in found.model.graph.node:     # the Sign of zero as it was
+        if node.op_type == "Add":
+            node.CopyFrom(onnx.helper.make_node("Identity", node.input[:1], node.output, name=node.name))
+    onnx.save(found.model, tmp_path / "q.onnx")
+    assert len(load(tmp_path / "q.onnx").layers) == layers
+    assert np.abs(outputs_of(found.model, inputs["x"]) - ours).max() > 10 * apart
