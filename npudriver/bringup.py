@@ -32,9 +32,9 @@ class Trial:
     """A program of one engine, by itself.
 
     ``name``: of the engine; ``text``: what it does; ``code``: instructions; ``data``: of the data region from its first
-    beat on, constants and inputs; ``data_beats``: all of it; ``write_start``: first beat that it may write. From beat
-    ``output`` on it leaves ``expected``: ``shape`` blocks, rows and columns of beats. ``source``: the beat of an input
-    that a program only copies, -1 for others.
+    beat on, constants and inputs, zero where results are to be; ``data_beats``: all of it; ``write_start``: first beat
+    that it may write. From beat ``output`` on it leaves ``expected``: ``shape`` blocks, rows and columns of beats.
+    ``source``: the beat of an input that a program only copies, -1 for others.
     """
 
     name: str
@@ -108,7 +108,8 @@ def _trial(entry: Fields, files: Sealed, machine: Machine) -> Trial:
     blocks, rows, cols = trial.shape
     size = len(trial.expected)
     if (not trial.code or len(trial.code) % machine.instruction_bytes or len(trial.data) > beats * beat
-            or size != blocks * rows * cols * beat or trial.output < trial.write_start
+            or size != blocks * rows * cols * beat
+            or trial.output < trial.write_start or any(trial.data[trial.output * beat:trial.output * beat + size])
             or trial.output * beat + size > beats * beat
             or (trial.source >= 0 and trial.source * beat + size > len(trial.data))):
         raise entry.wrong("trials", "programs whose sizes go together", name)

@@ -14,8 +14,8 @@ from typing import BinaryIO
 import numpy as np
 
 from cores.config import NpuConfig
+from npudriver import Backend, Buffer
 from sim.devices.functional import FunctionalBackend
-from sim.devices.memory import SimulatedBuffer
 
 __all__ = ["Answers", "PipedError", "run_piped"]
 
@@ -40,6 +40,7 @@ class Operation(enum.IntEnum):
     INPUT = 10
     OUTPUT = 11
     STATUS = 12
+    SAY = 13
 
 
 @dataclass
@@ -50,14 +51,17 @@ class Answers:
     cycles: int = 0
     #: (status, cause of a fault, index of its instruction), where a call had another outcome than NPUGEN_OK.
     status: tuple[int, int, int] | None = None
+    #: What the program says.
+    lines: list[str] = field(default_factory=list)
 
 
 class _Served:
     """One program's requests. ``element``: bytes of an element of each output."""
 
-    def __init__(self, config: NpuConfig, samples: Sequence[Sequence[bytes]], element: Sequence[int],
+    def __init__(self, device: Backend, samples: Sequence[Sequence[bytes]], element: Sequence[int],
                  requests: BinaryIO, replies: BinaryIO) -> None:
-        self.device = FunctionalBackend(config)
+        self.device = device
+        self.buffers: dict[int, Buffer] = {}
         self.samples, self.element = samples, element
         self.requests, self.replies = requests, replies
         self.answers = Answers(outputs=[{} for _ in samples])
@@ -72,8 +76,8 @@ class _Served:
     def _answer(self, *numbers: int) -> None:
         self.replies.write(struct.pack(f"<{len(numbers)}I", *numbers))
 
-    def _buffer(self, address: int) -> SimulatedBuffer:
-        for buffer in self.device.memory.buffers.values():
+    def _buffer(self, address: int) -> Buffer:
+        for buffer in self.buffers.values():
             if buffer.address <= address < buffer.address + buffer.size:
                 return buffer
         raise PipedError(f"no memory has the address {address:#x}")
@@ -85,10 +89,12 @@ class _Served:
         self.device.write32(address, value)
 
     def _allocate(self, size: int, alignment: int, _: int) -> None:
-        self._answer(self.device.allocate(size, alignment).address)
+        buffer = self.device.allocate(size, alignment)
+        self.buffers[buffer.address] = buffer
+        self._answer(buffer.address)
 
     def _free(self, address: int, *_: int) -> None:
-        self._buffer(address).free()
+        self.buffers.pop(address).free()
 
     def _to_device(self, address: int, size: int, _: int) -> None:
         data = np.frombuffer(self.requests.read(size), np.uint8)
@@ -103,12 +109,13 @@ class _Served:
 
     def _wait(self, microseconds: int, *_: int) -> None:
         self.device.wait_interrupt(microseconds / 1e6)
-        if self.device.starts > self.started:
+        if isinstance(self.device, FunctionalBackend) and self.device.starts > self.started:
             self.started = self.device.starts
             self.answers.cycles += self._counter("cycles")
         self._answer(0)
 
     def _counter(self, name: str) -> int:
+        assert isinstance(self.device, FunctionalBackend)
         low, high = (self.device.read32(self.device._machine.registers[f"counter_{name}_{half}"])
                      for half in ("low", "high"))
         return low | high << 32
@@ -134,19 +141,23 @@ class _Served:
     def _status(self, status: int, code: int, index: int) -> None:
         self.answers.status = status, code, index
 
+    def _say(self, size: int, *_: int) -> None:
+        self.answers.lines.append(self.requests.read(size).decode())
+
 
 def run_piped(command: Sequence[str | Path], config: NpuConfig, samples: Sequence[Sequence[bytes]],
-              element: Sequence[int], *, timeout: float = 600) -> Answers:
+              element: Sequence[int], *, timeout: float = 600, device: Backend | None = None) -> Answers:
     """What a program over piped_model.c makes of some ``samples``, each the bytes of every input.
 
-    ``element``: bytes of an element of every output. Raises PipedError where it ends by a signal or says anything.
+    ``element``: bytes of an element of every output; ``device``: in place of the functional simulator's.
+    Raises PipedError where it ends by a signal or says anything.
     """
     process = subprocess.Popen([str(word) for word in command], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
                                stderr=subprocess.PIPE)
     assert process.stdin and process.stdout and process.stderr
     timer = threading.Timer(timeout, process.kill)
     timer.start()
-    served = _Served(config, samples, element, process.stdout, process.stdin)
+    served = _Served(device or FunctionalBackend(config), samples, element, process.stdout, process.stdin)
     try:
         served.run()
     except BrokenPipeError:

@@ -1,11 +1,13 @@
 """Small programs for the engines of a machine, each by itself, with what the golden model makes of them."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from cores.arch.instruction import Instruction, decode
+from cores.arch.isa import INSTRUCTION_BYTES, Opcode, StepKind
 from cores.config import NpuConfig
 from cores.device import driver_machine
 from gen.compiler import compile_graph
@@ -174,13 +176,25 @@ def _always(config: NpuConfig) -> bool:
     return True
 
 
+def _operation(opcode: Opcode, field: str = "", value: int = 1) -> Callable[[Instruction], bool]:
+    """Whether an instruction is of an operation, and with a field of that value if one is named."""
+    return lambda one: one.opcode is opcode and (not field or one[field] == value)
+
+
+def _steps(kind: StepKind) -> Callable[[Instruction], bool]:
+    return _operation(Opcode.COMPUTE, "kind", kind)
+
+
 @dataclass(frozen=True)
 class Plan:
-    """A program of the engine ``name``: what it does, which machines have it, its graph, and how it is compiled."""
+    """A program of the engine ``name``: what it does, its graph, an instruction that shows that it does that, which
+    machines have it, and how it is compiled.
+    """
 
     name: str
     text: str
     build: Callable[[_Builder], None]
+    uses: Callable[[Instruction], bool]
     has: Callable[[NpuConfig], object] = _always
     options: Callable[[NpuConfig], CompileOptions] = lambda config: CompileOptions()
 
@@ -192,42 +206,56 @@ def _tiles(config: NpuConfig) -> CompileOptions:
     return CompileOptions(winograd="exact")
 
 
+_POOL, _COMPUTE = _operation(Opcode.POOL), _operation(Opcode.COMPUTE)
+
 #: From what needs least of the machine to what needs most; another engine is one entry.
 PLANS: Sequence[Plan] = (
-    Plan("loop", "copies a pattern through memory: load, pool and store, no COMPUTE", _loop),
-    Plan("maximum", "the pool unit's maximum of 3x3 windows", _maximum),
-    Plan("sum", "the pool unit's mean of 3x3 windows", _sum),
-    Plan("add", "the store's sum of two tensors", _second(_add)),
-    Plan("leaky", "the store's factor of negative values", _second(_leaky)),
-    Plan("table", "the store's table", _second(_table), lambda config: config.table),
-    Plan("product", "the store's product of two tensors", _second(_multiply), lambda config: config.product),
-    Plan("dense", "the multipliers, with dense weights", _dense),
-    Plan("sparse", "the multipliers, with weights that carry indices", _sparse,
+    Plan("loop", "copies a pattern through memory: load, pool and store, no COMPUTE", _loop, _POOL),
+    Plan("maximum", "the pool unit's maximum of 3x3 windows", _maximum, _POOL),
+    Plan("sum", "the pool unit's mean of 3x3 windows", _sum, _POOL),
+    Plan("add", "the store's sum of two tensors", _second(_add), _operation(Opcode.STORE_ADD)),
+    Plan("leaky", "the store's factor of negative values", _second(_leaky), _operation(Opcode.STORE_LEAKY)),
+    Plan("table", "the store's table", _second(_table), _operation(Opcode.STORE_TABLE), lambda config: config.table),
+    Plan("product", "the store's product of two tensors", _second(_multiply), _operation(Opcode.STORE_MULTIPLY),
+         lambda config: config.product),
+    Plan("dense", "the multipliers, with dense weights", _dense, _steps(StepKind.DENSE)),
+    Plan("sparse", "the multipliers, with weights that carry indices", _sparse, _steps(StepKind.INDEXED),
          lambda config: config.groups_dense > 1),
-    Plan("depthwise", "the multipliers, channel by channel", _depthwise),
-    Plan("gather", "loads that gather bytes", _gather, lambda config: config.gather),
-    Plan("fusion", "stores into the input buffer", _fusion, lambda config: getattr(config, "local_store", 0)),
-    Plan("binary", "the binary unit", _binary, lambda config: config.binary_rows),
-    Plan("winograd", "the Winograd unit", _wide, lambda config: config.winograd, _tiles),
-    Plan("streams", "the stochastic unit", _wide, lambda config: config.stochastic_rows,
+    Plan("depthwise", "the multipliers, channel by channel", _depthwise, _COMPUTE),
+    Plan("gather", "loads that gather bytes", _gather, _operation(Opcode.LOAD_GATHER), lambda config: config.gather),
+    Plan("fusion", "stores into the input buffer", _fusion, _operation(Opcode.STORE_SET, "local"),
+         lambda config: config.local_store),
+    Plan("binary", "the binary unit", _binary, _steps(StepKind.BINARY), lambda config: config.binary_rows),
+    Plan("winograd", "the Winograd unit", _wide, _operation(Opcode.LOAD_WINOGRAD), lambda config: config.winograd,
+         _tiles),
+    Plan("streams", "the stochastic unit", _wide, _steps(StepKind.STOCHASTIC), lambda config: config.stochastic_rows,
          lambda config: CompileOptions(stochastic={_LAYER: Streams(64)})),
 )
 
 
 def bring_up(config: NpuConfig) -> BringUp:
-    """The programs of a machine, but for those that it has no room for."""
+    """The programs of a machine, but for those that it has no room for, or has a faster way for without the engine."""
     trials = []
     for plan in PLANS:
         if plan.has(config):
             with suppress(CompileError):
-                trials.append(_trial(plan, config))
+                trial = _trial(plan, config)
+                if any(plan.uses(one) for one in _decoded(trial)):
+                    trials.append(trial)
     return BringUp(driver_machine(config), trials)
+
+
+def _decoded(trial: Trial) -> Iterator[Instruction]:
+    for start in range(0, len(trial.code), INSTRUCTION_BYTES):
+        yield decode(trial.code[start:start + INSTRUCTION_BYTES])
 
 
 def _trial(plan: Plan, config: NpuConfig) -> Trial:
     builder = _Builder(config)
     plan.build(builder)
-    program, graph = compile_graph(builder.graph(plan.name), config, plan.options(config))
+    # What is to be found lies where nothing else did.
+    options = replace(plan.options(config), keep_all=True)
+    program, graph = compile_graph(builder.graph(plan.name), config, options)
     inputs = _inputs(builder)
     _, values = reference.run(graph, inputs, keep=True)
     assert values is not None

@@ -15,7 +15,7 @@ __all__ = ["c_sources", "library_files", "template"]
 
 _LIBRARY = Path(__file__).resolve().parents[2] / "npudriver" / "c"
 #: Of one program, or of a whole model.
-_EXAMPLES = {"example.c", "Makefile"}
+_EXAMPLES = {"doctor.c", "example.c", "Makefile"}
 
 
 def c_sources(config: NpuConfig, program: DeployedProgram, sample: Mapping[str, bytes] | None) -> dict[str, bytes]:

@@ -14,6 +14,7 @@ import numpy as np
 
 from boards.board import Board
 from gen.bringup.programs import bring_up
+from gen.deploy.c_bringup import c_bringup
 from gen.deploy.c_sources import c_sources
 from gen.deploy.hardware import PYNQ_OVERLAY
 from gen.deploy.notebook import notebook
@@ -111,7 +112,8 @@ def _write_folder(folder: Path, application: Application, samples: Samples, boar
     config = application.workloads[0].program.config
     made = application.file.deployment(name=name, board=board.name, device=board.driver_device)
     made.save(folder)
-    (folder / BRINGUP).write_bytes(bring_up(config).content())
+    programs_for_engines = bring_up(config)
+    (folder / BRINGUP).write_bytes(programs_for_engines.content())
     _write_samples(folder / "sample.npz", application, samples, progress)
     (folder / "run.py").write_text(_RUN)
     shutil.copytree(_DRIVER, folder / "npudriver", ignore=shutil.ignore_patterns("__pycache__", "c"))
@@ -120,7 +122,10 @@ def _write_folder(folder: Path, application: Application, samples: Samples, boar
     sample = None
     if isinstance(only, Workload) and len(made.segments) == 1:
         sample = encoded_sample(programs[0], only, samples)
-    for file, content in c_sources(config, programs[0], sample).items():
+    sources = c_sources(config, programs[0], sample)
+    if sources:
+        sources |= c_bringup(programs_for_engines)
+    for file, content in sources.items():
         (folder / "c").mkdir(exist_ok=True)
         (folder / "c" / file).write_bytes(content)
     return made

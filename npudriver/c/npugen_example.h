@@ -30,7 +30,7 @@ static npugen_status open_backend(npugen_backend *backend, int argc, char **argv
 #define TIMEOUT_US 10000000u
 
 /* End the program, with a line that says why, unless all is well. */
-static void require(const npugen_device *device, npugen_status status, const char *what) {
+static inline void require(const npugen_device *device, npugen_status status, const char *what) {
     if (status == NPUGEN_OK) return;
     fprintf(stderr, "example: %s: %s", what, npugen_status_text(status));
     if (status == NPUGEN_FAULT)
@@ -41,7 +41,7 @@ static void require(const npugen_device *device, npugen_status status, const cha
 }
 
 /* The first bytes of a file, `room` at most, and how many there are; ends the program where it cannot be read. */
-static void *beginning(const char *path, size_t room, size_t *size) {
+static inline void *beginning(const char *path, size_t room, size_t *size) {
     void *data = calloc(room + 1u, 1u);
     FILE *file = fopen(path, "rb");
     if (!data || !file) {
@@ -54,7 +54,7 @@ static void *beginning(const char *path, size_t room, size_t *size) {
 }
 
 /* A file of so many bytes; ends the program where there is none. */
-static void *contents(const char *path, size_t size) {
+static inline void *contents(const char *path, size_t size) {
     size_t found;
     void *data = beginning(path, size + 1u, &found);
     if (found != size) {

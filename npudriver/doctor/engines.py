@@ -114,7 +114,8 @@ def _cause(trial: Trial, beat: int, runs: Sequence[_Run]) -> tuple[str, str]:
     kind = pattern_of(run.wanted, run.found) if _is_power(run.wanted.size) else ""
     if kind:
         return f"of what the machine writes, {kind}", "compare the memory port with the block design's"
-    return f"{_where(trial, beat, run)}, the same in each run: {_FABRIC[trial.source >= 0]}", _SLOWER
+    where = [*_common(trial, beat, run), f"the same in each run: {_FABRIC[trial.source >= 0]}"]
+    return ", ".join(where), _SLOWER
 
 
 #: Whether a program only copies -> what may be wrong with it.
@@ -122,19 +123,19 @@ _FABRIC = {True: "the load engine, the input buffer or the store engine",
            False: "this engine's logic, a block of memory or a multiplier, or a path that always misses its timing"}
 
 
-def _where(trial: Trial, beat: int, run: _Run) -> str:
+def _common(trial: Trial, beat: int, run: _Run) -> Sequence[str]:
     """What wrong bytes have in common."""
     lanes = np.unique(run.wrong % beat)
     bits = np.bitwise_or.reduce(run.wanted ^ run.found)
     columns = np.unique(run.wrong // beat % trial.shape[2] % 2)
     words = []
     if lanes.size <= beat // 2:
-        words.append(f"channel{'s' if lanes.size > 1 else ''} {', '.join(map(str, lanes[:8]))} of each block alone")
+        words.append(f"only channel{'s' if lanes.size > 1 else ''} {', '.join(map(str, lanes[:8]))} of each block")
     if bits & (bits - 1) == 0:
-        words.append(f"bit {int(bits).bit_length() - 1} alone")
+        words.append(f"only bit {int(bits).bit_length() - 1}")
     if columns.size == 1 and trial.shape[2] > 1:
-        words.append(f"{('even', 'odd')[int(columns[0])]} columns alone")
-    return f"wrong are {' and '.join(words)}" if words else "values are wrong all over"
+        words.append(f"only {('even', 'odd')[int(columns[0])]} columns")
+    return words
 
 
 def _in_lines(run: _Run) -> bool:

@@ -74,20 +74,22 @@ class FaultyBackend(Backend):
             self.inner.write32(*changed)
 
     def _ended(self) -> None:
-        def at(name: str) -> int:
-            return self.inner.read32(REG[f"{name}_low"]) | self.inner.read32(REG[f"{name}_high"]) << 32
+        def place(name: str) -> tuple[_FaultyBuffer | None, int]:
+            """The buffer in which a region begins, and where."""
+            address = self.inner.read32(REG[f"{name}_low"]) | self.inner.read32(REG[f"{name}_high"]) << 32
+            found = next((one for one in reversed(self._buffers)
+                          if one.inner.address <= address < one.inner.address + one.size), None)
+            return found, 0 if found is None else address - found.inner.address
 
-        buffer = next((one for one in reversed(self._buffers)
-                       if one.inner.address <= at("data") < one.inner.address + one.size), None)
-        if buffer is None:
+        (code, first), (data, base) = place("program"), place("data")
+        if code is None or data is None:
             return
-        buffer.machine_wrote = True
+        data.machine_wrote = True
         if self._leaves:
-            first, beat = buffer.inner.address, MACHINE.beat_bytes
-            code = buffer.inner.read(at("program") - first, 16 * self.inner.read32(REG["program_length"]))
-            begin, end = (at("data") - first + beat * self.inner.read32(REG[name])
+            begin, end = (base + MACHINE.beat_bytes * self.inner.read32(REG[name])
                           for name in ("write_start", "data_beats"))
-            buffer.inner.write(begin, self._leaves(code, buffer.inner.read(begin, end - begin)))
+            program = code.inner.read(first, 16 * self.inner.read32(REG["program_length"]))
+            data.inner.write(begin, self._leaves(program, data.inner.read(begin, end - begin)))
 
     def allocate(self, size: int, alignment: int) -> Buffer:
         self._buffers.append(_FaultyBuffer(self.inner.allocate(size, alignment), self._arrives, self._read_back,
@@ -95,7 +97,10 @@ class FaultyBackend(Backend):
         return self._buffers[-1]
 
     def wait_interrupt(self, seconds: float) -> bool:
-        found = self.inner.wait_interrupt(seconds)
+        """One that is stuck takes no time, or all of it."""
+        found = self.inner.wait_interrupt(0.0 if self._interrupt else seconds)
+        if self._interrupt is False and found:
+            self.inner.pause(seconds)
         return found if self._interrupt is None else self._interrupt
 
     def pause(self, seconds: float) -> None:

@@ -26,7 +26,8 @@ enum {
     PIPED_SAMPLES,
     PIPED_INPUT,
     PIPED_OUTPUT,
-    PIPED_STATUS
+    PIPED_STATUS,
+    PIPED_SAY
 };
 
 static void piped_put(const void *data, size_t size) {

@@ -1,0 +1,28 @@
+/* The ladder of a new board, on a device at the other end of a pipe, which hears what it found. */
+#include <stdio.h>
+#include <string.h>
+
+#include "npugen_bringup.h"
+#include "npugen_doctor.h"
+#include "piped_backend.h"
+
+static void report(void *context, const npugen_finding *finding) {
+    char line[1024];
+    (void)context;
+    snprintf(line, sizeof line, "%s %s: %s | %s | %s", finding->ok ? "ok" : "FAILED", finding->check, finding->found,
+             finding->wrong, finding->next);
+    piped_request(PIPED_SAY, (uint32_t)strlen(line), 0, 0);
+    piped_put(line, strlen(line));
+}
+
+int main(void) {
+    npugen_doctor doctor;
+    memset(&doctor, 0, sizeof doctor);
+    doctor.backend = piped_backend();
+    doctor.trials = npugen_trials;
+    doctor.trial_count = NPUGEN_TRIALS;
+    doctor.has_interrupt = 1;
+    doctor.report = report;
+    npugen_examine(&doctor);
+    return 0;
+}
