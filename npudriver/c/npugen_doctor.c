@@ -9,7 +9,7 @@
 #define MEMORY_SIZE 16384u /* bytes of the pattern, a power of two */
 #define LANES 16u          /* bytes in which data lines are told apart */
 #define LINE_BYTES 32u     /* of the shortest cache line */
-#define EARLY_US 20000u    /* an interrupt that is up ends so long a wait at once */
+#define EARLY_US 5000u     /* an interrupt that is up ends so long a wait at once */
 #define INSTRUCTION_BYTES NPUGEN_INSTRUCTION_BYTES
 
 #define WIRING "compare the address bus of the register port with the block design's, line by line"

@@ -13,6 +13,7 @@ from gen.deploy.c_sources import library_files
 from npudriver import Backend
 from npudriver.doctor import LADDER
 from sim.devices import FunctionalBackend, InjectedFault, RtlBackend
+from sim.devices.memory import SimulatedMemory
 from sim.rtl.machine import RtlMachine
 from tests.confinement import CONFIG as LIMITED
 from tests.piped_device import run_piped
@@ -65,7 +66,9 @@ def test_a_machine_with_limits(tmp_path):
 @pytest.mark.rtl
 def test_on_the_verilog(doctor):
     with RtlMachine(CONFIG) as machine:
-        found = lines(doctor, RtlBackend(CONFIG, machine=machine))
+        backend = RtlBackend(CONFIG, machine=machine)
+        backend.memory = SimulatedMemory(0x4000_0000, 1 << 24, backend._map)    # a pipe has addresses of 32 bits
+        found = lines(doctor, backend)
     assert [line.partition(":")[0] for line in found] == [f"ok {name}" for name in checks()], "\n".join(found)
 
 
