@@ -148,7 +148,8 @@ class _Training:
         begun = 0
         if state is None:
             model = pruned(model, one.prunes, self._data, whole=self._whole, name=self._name)
-        network = Network(model, binary=one.stage.binary, estimator=one.stage.estimator)
+        network = Network(model, binary=one.stage.binary, estimator=one.stage.estimator,
+                          scales=one.stage.scales)
         network.keep_zeros(one.stage.keep_zeros)
         run = _Run(self._session, one.stage, self._data, self._teacher, network)
         if state is not None:
@@ -209,7 +210,10 @@ class _Run:
         self._session, self._stage, self._network, self._teacher = session, stage, network, copy.deepcopy(teacher)
         self._inputs, self._labels = torch.from_numpy(data.inputs), torch.from_numpy(data.labels)
         self._steps = max(1, len(data) // stage.batch)
-        parameters = list(network.parameters())
+        steps = {id(scale) for scale in network.scales}
+        parameters: list[dict[str, Any]] = [{"params": [one for one in network.parameters() if id(one) not in steps]}]
+        if steps:
+            parameters.append({"params": network.scales, "weight_decay": 0.0})
         if stage.optimizer == "adam":
             self._optimizer: torch.optim.Optimizer = torch.optim.AdamW(
                 parameters, stage.lr, weight_decay=stage.weight_decay)

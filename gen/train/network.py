@@ -16,6 +16,7 @@ from gen.train.binary import Estimator, binary_layers, binary_weights, sign
 from gen.train.call import Call
 from gen.train.errors import TrainError
 from gen.train.operators import OPERATORS, dequantize, quantize
+from gen.train.scales import Scales, find_scales, gentle
 
 __all__ = ["Network"]
 
@@ -30,11 +31,11 @@ class Network(nn.Module):
     scale each time it is used; so are activations at a QuantizeLinear, with onnxruntime's arithmetic: an exported
     model is what was trained, up to the order of sums. Weights of a layer that reads signs are binary where they are in
     ``model`` (plus or minus one number in each channel), and where ``binary`` has a pattern of the layer's name; these,
-    too, are kept in floats. ``estimator``: of the slope of signs.
+    too, are kept in floats. ``estimator``: of the slope of signs. ``scales``: those of a QDQ model are learnt, too.
     """
 
     def __init__(self, model: onnx.ModelProto, *, binary: Collection[str] = (),
-                 estimator: Estimator = "clipped") -> None:
+                 estimator: Estimator = "clipped", scales: bool = False) -> None:
         super().__init__()
         self._model = model
         self._view = view = ModelView.of(model)
@@ -55,7 +56,10 @@ class Network(nn.Module):
         #: Initializer of binary weights -> axis of its output channels.
         self._binary = binary_layers(model, self._arrays, binary)
         self._keys = {name: f"p{number}" for number, name in enumerate(self._arrays)}
-        learnt = self._find_learnt()
+        self._scales = find_scales(view) if scales else Scales()
+        #: Values of a sample, or of a channel of weights, that a learnt scale divides.
+        self._divided: dict[str, int] = {}
+        learnt = self._find_learnt() | self._scales.learnt
         for name, array in self._arrays.items():
             if name in learnt:
                 real = self._real(name) if name in self._rounded else torch.tensor(array)
@@ -89,9 +93,23 @@ class Network(nn.Module):
     def _parameter(self, name: str) -> Tensor:
         return getattr(self, self._keys[name])
 
-    def _scale(self, node: onnx.NodeProto) -> tuple[Tensor, Tensor, int]:
-        """Scale, zero point and axis of a DequantizeLinear."""
-        scale = torch.tensor(self._arrays[node.input[1]])
+    @property
+    def scales(self) -> list[Tensor]:
+        """Those that are learnt."""
+        return [self._parameter(name) for name in sorted(self._scales.learnt)]
+
+    def _step(self, name: str) -> Tensor:
+        """A scale as it is now."""
+        if name in self._scales.biases:
+            source, weights = self._scales.biases[name]
+            return (self._step(source) * self._step(weights)).detach()
+        if name in self._scales.learnt:
+            return gentle(self._parameter(name), self._divided.get(name, 1))
+        return self._parameter(name)
+
+    def _scale(self, node: onnx.NodeProto, scale: Tensor | None = None) -> tuple[Tensor, Tensor, int]:
+        """Scale, zero point and axis of a DequantizeLinear; the scale as the model has it, if there is no other."""
+        scale = torch.tensor(self._arrays[node.input[1]]) if scale is None else scale
         point = (torch.tensor(self._arrays[node.input[2]].astype(np.float32)) if len(node.input) > 2
                  else torch.zeros_like(scale))
         return scale, point, next((a.i for a in node.attribute if a.name == "axis"), 1)
@@ -101,15 +119,19 @@ class Network(nn.Module):
 
     def _integers(self, name: str) -> Tensor:
         """A learnt initializer of integers, in floats."""
+        node = self._rounded[name]
+        self._divided[node.input[1]] = self._arrays[name].size // max(1, self._arrays[node.input[1]].size)
         if name in self._binary:
-            scale, _, axis = self._scale(self._rounded[name])
+            scale, _, axis = self._scale(node, self._step(node.input[1]))
             return sign(dequantize(self._value(name), 1 / scale, torch.zeros_like(scale), axis), "clipped")
         limits = np.iinfo(self._arrays[name].dtype)
-        scale, point, axis = self._scale(self._rounded[name])
+        scale, point, axis = self._scale(node, self._step(node.input[1]))
         return quantize(self._value(name), scale, point, axis, (int(limits.min), int(limits.max)))
 
     def _value(self, name: str) -> Tensor:
-        """A parameter or constant, with its mask; binary weights as they are computed with."""
+        """A parameter or constant, with its mask; scales, and binary weights, as they are computed with."""
+        if name in self._scales.learnt or name in self._scales.biases:
+            return self._step(name)
         value = self._parameter(name)
         if name in self._binary and name not in self._rounded:
             return binary_weights(value, self._binary[name])
@@ -142,6 +164,8 @@ class Network(nn.Module):
     def _apply(self, node: onnx.NodeProto, values: dict[str, Tensor], norms: bool) -> Tensor | tuple[Tensor, ...]:
         attributes: dict[str, Any] = {a.name: helper.get_attribute_value(a) for a in node.attribute}
         attributes = {name: value.decode() if isinstance(value, bytes) else value for name, value in attributes.items()}
+        if node.op_type == "QuantizeLinear" and node.input[0] in values:
+            self._divided[node.input[1]] = values[node.input[0]][0].numel()
         inputs: list[Tensor | None] = []
         for name in node.input:
             if name in self._rounded and self._rounded[name].output[0] == node.output[0]:

@@ -18,7 +18,7 @@ _Weight = Annotated[float, Meta(ge=0, le=1e6)]
 _Text = Annotated[str, Meta(min_length=1, max_length=200)]
 
 
-class _Strict(msgspec.Struct, kw_only=True, frozen=True, forbid_unknown_fields=True):
+class _Strict(msgspec.Struct, kw_only=True, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """A field that is not known is an error: a mistyped one would be left out without a word."""
 
 
@@ -92,7 +92,7 @@ class TrainingStage(_Strict, kw_only=True, frozen=True):
     statistics of each batch, and learn them; ``keep_zeros``: pruned weights stay zero. ``prune``: of all layers, or of
     groups of them, each in its own way. ``repeat``: pruned and trained so many times, a part further each time.
     ``binary``: patterns of layers that read signs, whose weights become plus or minus one number in each channel;
-    ``estimator``: of the slope of signs, see `gen.train.binary.Estimator`.
+    ``estimator``: of the slope of signs, see `gen.train.binary.Estimator`. ``scales``: of a quantised model are learnt.
     """
 
     epochs: _Count
@@ -107,6 +107,7 @@ class TrainingStage(_Strict, kw_only=True, frozen=True):
     prune: Prune | tuple[Prune, ...] | None = None
     repeat: Annotated[int, Meta(ge=1, le=1000)] = 1
     binary: tuple[_Text, ...] = ()
+    scales: bool = False
     estimator: Literal["clipped", "polynomial"] = "clipped"
 
     def __post_init__(self) -> None:

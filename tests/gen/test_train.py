@@ -14,6 +14,7 @@ from gen.prune.blocks import densities, prune_blocks
 from gen.prune.measure import run_model
 from gen.prune.plan import read_model
 from gen.prune.timing import quantised, random_inputs
+from gen.quantize.quantize import quantize
 from tests.gen.float_models import FloatBuilder
 
 torch = pytest.importorskip("torch", reason="PyTorch is an extra: pip install '.[train]'")
@@ -135,6 +136,44 @@ def test_a_quantised_model_is_trained_as_it_will_run(rng: np.random.Generator):
     assert all(old[name].dtype == new[name].dtype and old[name].shape == new[name].shape for name in old)
     # And what is exported is where it stands: once more through the module it is the same file.
     assert Network(exported).exported() == exported
+
+
+@pytest.mark.slow
+def test_scales_are_learnt(tmp_path: Path, rng: np.random.Generator):
+    """From ranges that clip nearly all, which weights alone cannot make up for; and what is written was trained."""
+    start = small(rng)
+    label = np.arange(96) % 4
+    brighter = 4 * np.stack([label & 1, label >> 1], 1)[:, :, None, None]
+    np.savez(tmp_path / "d.npz", x=(rng.normal(size=(96, 2, 8, 8)) + brighter).astype(np.float32), label=label)
+    learn = TrainingStage(epochs=6, batch=16, lr=0.1)
+    good = train(TrainingSession(model="", train=Data(path="d.npz"), stages=(learn,)), start, tmp_path, name="m").model
+    model = quantize(good, {"x": np.load(tmp_path / "d.npz")["x"]}).model
+    for tensor in model.graph.initializer:
+        if tensor.name == "x_scale":        # what is beyond a 40th of the input's range is clipped
+            tensor.CopyFrom(numpy_helper.from_array(numpy_helper.to_array(tensor) / 40, tensor.name))
+    losses, found = {}, {}
+    for scales in (False, True):
+        stage = TrainingStage(epochs=8, batch=16, lr=0.02, optimizer="adam", scales=scales)
+        session = TrainingSession(model="", train=Data(path="d.npz"), stages=(stage,))
+        trained = train(session, model, tmp_path, name="m")
+        losses[scales], found[scales] = trained.epochs[-1].loss, trained.model
+    assert losses[True] < 0.7 * losses[False]
+    old, kept, new = ({tensor.name: numpy_helper.to_array(tensor) for tensor in one.graph.initializer}
+                      for one in (model, found[False], found[True]))
+    moved = {name for name in old if not np.array_equal(old[name], new[name])}
+    assert "x_scale" in moved and new["x_scale"] > old["x_scale"] > 0
+    assert not any(name.endswith("_scale") for name in old if not np.array_equal(old[name], kept[name]))
+    assert not any(name.endswith("zero_point") for name in moved)
+    makers = {node.output[0]: node for node in model.graph.node}
+    layers = [node for node in model.graph.node if node.op_type in ("Conv", "Gemm") and len(node.input) == 3 and all(
+        name in makers and makers[name].op_type == "DequantizeLinear" for name in node.input)]
+    assert layers
+    for node in layers:
+        of_input, of_weights, of_bias = (new[makers[name].input[1]] for name in node.input)
+        np.testing.assert_allclose(of_bias, of_input * of_weights, rtol=1e-6)
+    inputs = {"x": np.load(tmp_path / "d.npz")["x"]}
+    network = Network(found[True])
+    np.testing.assert_allclose(run_model(found[True], inputs, [network.scores])[0], scores(network, inputs), atol=1e-3)
 
 
 @pytest.mark.parametrize("integers", [False, True])
