@@ -172,9 +172,6 @@ class _Writer:
         """A program's outputs from the device's memory."""
         lines = []
         for index, port in enumerate(program.output_ports):
-            if port.signs:
-                raise ProgramError(f"output {port.name} is a map of packed bits, which C does not unpack; leave out "
-                                   "--language c", code="packed-output")
             model = output_model(port)
             self._scale(port)
             target = self.made(port.name, np.dtype(port.dtype), (1, *port.shape))

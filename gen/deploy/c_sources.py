@@ -19,12 +19,7 @@ _EXAMPLES = {"doctor.c", "example.c", "Makefile"}
 
 
 def c_sources(config: NpuConfig, program: DeployedProgram, sample: Mapping[str, bytes] | None) -> dict[str, bytes]:
-    """File name -> content: library, example, generated headers, the program; ``sample``: more of them.
-
-    A program with an output of signs, which the library does not unpack, has no C part: nothing is given.
-    """
-    if any(port.signs for port in (*program.inputs, *program.outputs)):
-        return {}
+    """File name -> content: library, example, generated headers, the program; ``sample``: more of them."""
     files = library_files(config) | {name: read_file(_LIBRARY / name) for name in sorted(_EXAMPLES)}
     files["npugen_program.h"] = template("npugen_program.h.jinja").render(program=program).encode()
     return files | {"code.bin": program.code, "data.bin": program.constants} | dict(sample or {})

@@ -180,21 +180,29 @@ static int times_fit(uint64_t *count, uint64_t factor, uint64_t limit) {
     return 1;
 }
 
+/* Pixels of a beat that has a bit for each value, in place of a byte. */
+#define SIGN_PIXELS 8u
+
+/* Beats of a row of a block. */
+static uint64_t row_beats(const npugen_tensor *tensor) {
+    return tensor->signs ? ((uint64_t)tensor->width + SIGN_PIXELS - 1) / SIGN_PIXELS : tensor->width;
+}
+
 /* Whether a map lies in the region, after the constants. All places within the map are in the region then, and are
  * numbers that this processor has, as the region's size is one. */
 static int inside(const npugen_image *image, const npugen_tensor *tensor) {
     const uint64_t room = (uint64_t)image->data_beats - image->write_start;
-    uint64_t beats = tensor->interleaved ? beats_of((uint64_t)tensor->channels * tensor->width) : tensor->width;
-    if (!tensor->channels || !tensor->height || !tensor->width) return 0;
+    uint64_t beats = tensor->interleaved ? beats_of((uint64_t)tensor->channels * tensor->width) : row_beats(tensor);
+    if (!tensor->channels || !tensor->height || !tensor->width || (tensor->interleaved && tensor->signs)) return 0;
     if (!tensor->interleaved && !times_fit(&beats, beats_of(tensor->channels), room)) return 0;
     if (!times_fit(&beats, tensor->height, room)) return 0;
     return tensor->offset >= image->write_start && tensor->offset - image->write_start <= room - beats;
 }
 
-static int all_inside(const npugen_image *image, const npugen_tensor *tensors, unsigned count) {
+static int all_inside(const npugen_image *image, const npugen_tensor *tensors, unsigned count, int may_be_signs) {
     if (count && !tensors) return 0;
     while (count--)
-        if (!inside(image, &tensors[count])) return 0;
+        if (!inside(image, &tensors[count]) || (tensors[count].signs && !may_be_signs)) return 0;
     return 1;
 }
 
@@ -207,8 +215,8 @@ static int sensible(const npugen_image *image) {
     if (!region || region > SIZE_MAX || image->write_start > image->data_beats) return 0;
     if (image->constants_size && !image->constants) return 0;
     if (image->constants_size > (uint64_t)image->write_start * NPUGEN_BEAT_BYTES) return 0;
-    return all_inside(image, image->inputs, image->input_count)
-        && all_inside(image, image->outputs, image->output_count);
+    return all_inside(image, image->inputs, image->input_count, 0)
+        && all_inside(image, image->outputs, image->output_count, 1);
 }
 
 npugen_status npugen_load(npugen_device *device, npugen_program *program, const npugen_image *image,
@@ -250,7 +258,7 @@ npugen_status npugen_unload(npugen_device *device, npugen_program *program) {
 /* Bytes of a row of an interleaved map, or of the pixels of a block's row. */
 static size_t row_bytes(const npugen_tensor *tensor) {
     const size_t bytes = (size_t)tensor->channels * tensor->width;
-    if (!tensor->interleaved) return (size_t)tensor->width * NPUGEN_BEAT_BYTES;
+    if (!tensor->interleaved) return (size_t)row_beats(tensor) * NPUGEN_BEAT_BYTES;
     return (bytes + NPUGEN_BEAT_BYTES - 1) / NPUGEN_BEAT_BYTES * NPUGEN_BEAT_BYTES;
 }
 
@@ -262,8 +270,17 @@ static size_t tensor_bytes(const npugen_tensor *tensor) {
 /* Where a value lies from the tensor's first byte on. */
 static size_t place_of(const npugen_tensor *tensor, uint32_t channel, uint32_t row, uint32_t column) {
     if (tensor->interleaved) return row * row_bytes(tensor) + (size_t)column * tensor->channels + channel;
-    return (((size_t)(channel / NPUGEN_BEAT_BYTES) * tensor->height + row) * tensor->width + column)
-        * NPUGEN_BEAT_BYTES + channel % NPUGEN_BEAT_BYTES;
+    return ((size_t)(channel / NPUGEN_BEAT_BYTES) * tensor->height + row) * row_bytes(tensor)
+        + (size_t)column * NPUGEN_BEAT_BYTES + channel % NPUGEN_BEAT_BYTES;
+}
+
+/* A sign of a map of packed bits, -1 or 1: the bits of a beat are those of its channels, pixel after pixel. */
+static int8_t sign_at(const uint8_t *map, const npugen_tensor *tensor, uint32_t channel, uint32_t row,
+                      uint32_t column) {
+    const uint32_t bit = column % SIGN_PIXELS * NPUGEN_BEAT_BYTES + channel % NPUGEN_BEAT_BYTES;
+    map += ((size_t)(channel / NPUGEN_BEAT_BYTES) * tensor->height + row) * row_bytes(tensor)
+        + (size_t)(column / SIGN_PIXELS) * NPUGEN_BEAT_BYTES;
+    return (int8_t)((map[bit / 8u] >> bit % 8u & 1) ? 1 : -1);
 }
 
 /* Whether a region is the machine's: the host keeps away until the run has ended. */
@@ -309,7 +326,8 @@ npugen_status npugen_output(npugen_device *device, npugen_program *program, unsi
     for (uint32_t channel = 0; channel < tensor->channels; ++channel)
         for (uint32_t row = 0; row < tensor->height; ++row)
             for (uint32_t column = 0; column < tensor->width; ++column)
-                *values++ = (int8_t)region->data[begin + place_of(tensor, channel, row, column)];
+                *values++ = tensor->signs ? sign_at(region->data + begin, tensor, channel, row, column)
+                                          : (int8_t)region->data[begin + place_of(tensor, channel, row, column)];
     return NPUGEN_OK;
 }
 

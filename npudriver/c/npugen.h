@@ -82,6 +82,7 @@ typedef struct npugen_tensor {
     uint32_t offset;  /* beats */
     uint32_t channels, height, width;
     int interleaved; /* (height, width, channels), every row beginning a beat */
+    int signs;       /* an output of bits, each a value of -1 or 1, which npugen_output unpacks */
 } npugen_tensor;
 
 #define NPUGEN_DIGEST_BYTES 32

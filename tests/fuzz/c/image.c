@@ -115,11 +115,14 @@ static npugen_status wait_a_while(void *context, uint32_t microseconds) {
 static uint64_t now(void *context) { return *(uint64_t *)context += 1000; }
 
 /* Whether a map fits, in floating point: exact where it matters, and beyond that nothing wraps. */
-static int fits(const npugen_image *image, const npugen_tensor *tensor) {
+static int fits(const npugen_image *image, const npugen_tensor *tensor, int input) {
     const double pixels = (double)tensor->height * tensor->width, beat = NPUGEN_BEAT_BYTES;
     const double row = (double)tensor->channels * tensor->width;
+    const double across = tensor->signs ? (double)(((uint64_t)tensor->width + 7) / 8) : tensor->width;
+    const double blocks = (double)(uint64_t)((tensor->channels + beat - 1) / beat);
     const double beats = tensor->interleaved ? tensor->height * (double)(uint64_t)((row + beat - 1) / beat)
-                                             : pixels * (double)(uint64_t)((tensor->channels + beat - 1) / beat);
+                                             : across * tensor->height * blocks;
+    if (tensor->signs && (input || tensor->interleaved)) return 0;
     return pixels * tensor->channels > 0 && tensor->offset >= image->write_start
         && tensor->offset + beats <= image->data_beats;
 }
@@ -129,8 +132,8 @@ static int all_fit(const npugen_image *image) {
         && image->write_start <= image->data_beats && image->data_beats
         && (double)image->data_beats * NPUGEN_BEAT_BYTES <= (double)SIZE_MAX
         && (double)image->constants_size <= (double)image->write_start * NPUGEN_BEAT_BYTES;
-    for (unsigned map = 0; map < image->input_count; ++map) good = good && fits(image, &image->inputs[map]);
-    for (unsigned map = 0; map < image->output_count; ++map) good = good && fits(image, &image->outputs[map]);
+    for (unsigned map = 0; map < image->input_count; ++map) good = good && fits(image, &image->inputs[map], 1);
+    for (unsigned map = 0; map < image->output_count; ++map) good = good && fits(image, &image->outputs[map], 0);
     return good;
 }
 
@@ -149,6 +152,7 @@ static void make_maps(npugen_tensor *maps, unsigned count, uint32_t first) {
             maps[map].height = 1 + byte() % 2;
         }
         maps[map].interleaved = byte() % 2 ? 0 : (int)(byte() % 3) - 1;
+        maps[map].signs = byte() % 4 ? 0 : (int)(byte() % 3) - 1;
     }
 }
 
@@ -185,7 +189,9 @@ static void read_output(npugen_device *device, npugen_program *program, const np
                         unsigned map) {
     const size_t count = map < image->output_count ? values_of(&image->outputs[map]) : 0;
     int8_t *found = (int8_t *)watched(count);
-    (void)npugen_output(device, program, slot, map, found);
+    if (npugen_output(device, program, slot, map, found) == NPUGEN_OK && image->outputs[map].signs)
+        for (size_t value = 0; value < count; ++value)
+            if (found[value] != 1 && found[value] != -1) stop("a sign is another value");
     unwatched((uint8_t *)found, count);
 }
 
