@@ -97,7 +97,7 @@ def _parser() -> argparse.ArgumentParser:
                         "program failed, or at the end: `python -m gen explain FILE` puts it into words")
     dump = commands.add_parser("dump", help="write registers and counters of a device as they are, also of one that "
                                "hangs; `python -m gen explain` puts them into words")
-    dump.add_argument("model", type=Path, help=_MODEL)
+    dump.add_argument("model", type=Path, help=f"{_MODEL}, or {BRINGUP} of such a folder")
     dump.add_argument("-o", "--output", type=Path, metavar="FILE", help="default: standard output")
     serve = commands.add_parser("serve", help="let others use the device over the network")
     serve.add_argument("model", type=Path, nargs="?", default=Path(),
@@ -209,10 +209,15 @@ def _doctor(arguments: argparse.Namespace) -> int:
     return 0 if all(finding.ok for finding in findings) else 1
 
 
+def _is_bring_up(path: Path) -> bool:
+    """Whether programs for the engines are given in place of a model. Raises PackageError for what is neither."""
+    return path.is_file() and BringUp.is_one(path)
+
+
 def _examined(path: Path, programs: Path | None) -> tuple[Machine, str, Sequence[Trial]]:
     """The machine that a device should be, where it is, and programs for its engines. Raises PackageError."""
     found: BringUp | None
-    if path.is_file() and BringUp.is_one(path):
+    if _is_bring_up(path):
         found = BringUp.load(path)
         machine, device = found.machine, ""
     else:
@@ -272,8 +277,12 @@ def _write_dump(path: Path, dump: Dump) -> None:
 
 
 def _dump(arguments: argparse.Namespace) -> int:
-    machine = Deployment.machine_of(arguments.model)
-    backend = open_backend(arguments.device or device_of_file(Deployment.load(arguments.model).device) or _DEVICE)
+    if _is_bring_up(arguments.model):
+        machine, device = BringUp.load(arguments.model).machine, ""
+    else:
+        deployment = Deployment.load(arguments.model)
+        machine, device = deployment.machine, deployment.device
+    backend = open_backend(arguments.device or device_of_file(device) or _DEVICE)
     try:
         dump = take_dump(backend, machine)
     finally:

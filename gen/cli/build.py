@@ -104,17 +104,20 @@ def write_files(folder: Path, board: "Board", config: "NpuConfig", before: Calla
     for name in ("npu.v", *get_family(board.family).project):
         require_writable(folder / name)
     from cores.emit import emit_verilog
+    from gen.bringup.programs import bring_up
     from gen.hw.export import descriptions, driver_header, manifest, register_map, vendor_project
+    from npudriver.bringup import BRINGUP
 
     with status(f"{config.macs} MACs for {board.title}"):
         verilog = emit_verilog(config)
-        files = {
+        files: dict[str, str | bytes] = {
             "npu.v": verilog,
             "config.json": config.to_json() + "\n",
             "register_map.md": register_map(config),
             "npugen_regs.h": driver_header(config),
             **descriptions(board, config),
             **vendor_project(board, config),
+            BRINGUP: bring_up(config).content(),
         }
         files["manifest.json"] = manifest(board, config, files)
     for name in files:

@@ -141,11 +141,12 @@ def _read_ports(config: NpuConfig) -> str:
                           name="npu_read_ports", separator="_")
 
 
-def manifest(board: Board, config: NpuConfig, files: Mapping[str, str]) -> str:
+def manifest(board: Board, config: NpuConfig, files: Mapping[str, str | bytes]) -> str:
     """JSON: what the ``files`` (name -> content) are of, and their SHA-256. Nothing in it depends on when or where."""
     values = {
         "board": board.name, "part": board.part, "macs": config.macs, "config_digest": f"0x{config.digest:08X}",
         "register_map": VERSION, "registers_base": board.registers_base, "clock_target_mhz": board.clock_mhz,
-        "files": {name: hashlib.sha256(content.encode()).hexdigest() for name, content in sorted(files.items())},
+        "files": {name: hashlib.sha256(content.encode() if isinstance(content, str) else content).hexdigest()
+                  for name, content in sorted(files.items())},
     }
     return json.dumps(values, indent=2) + "\n"

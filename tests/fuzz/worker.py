@@ -32,6 +32,7 @@ from cores.config import ConfigError, NpuConfig  # noqa: E402
 from gen.cli import main  # noqa: E402
 from gen.families.registry import get_family
 from gen.hw.export import DESCRIPTIONS  # noqa: E402
+from npudriver.bringup import BRINGUP  # noqa: E402
 from sim.devices import FunctionalBackend  # noqa: E402
 from tests.fuzz import documents, mutate, names, packages, places  # noqa: E402
 from tests.fuzz.bases import SMALL, Bases  # noqa: E402
@@ -146,8 +147,8 @@ class Fuzzer:
         if rng.integers(20) == 0 and self._is_small(Path("c.json")):
             self.watch.programs = True      # Yosys writes the Verilog
             return ["build", "--config", "c.json", "-o", "out"], {
-                f"out/{name}" for name in ("npu.v", "config.json", "register_map.md", "npugen_regs.h", *DESCRIPTIONS,
-                                           "manifest.json", *get_family(BOARDS["zu3eg"].family).project)}
+                f"out/{name}" for name in ("npu.v", "config.json", "register_map.md", "npugen_regs.h", BRINGUP,
+                                           *DESCRIPTIONS, "manifest.json", *get_family(BOARDS["zu3eg"].family).project)}
         return ["compile", "m.onnx", "--config", "c.json", "-o", "out.npu"], {"out.npu"}
 
     def input(self, rng: np.random.Generator) -> tuple[list[str], set[str]]:

@@ -7,7 +7,9 @@ import pytest
 
 import npudriver.__main__ as commands
 from cores.arch.error_codes import ErrorCode
+from gen.bringup.programs import bring_up
 from npudriver import Backend, Deployment, TransportError
+from npudriver.bringup import BRINGUP
 from npudriver.dump import Dump, take_dump
 from sim.devices import FunctionalBackend, InjectedFault
 from tests.confinement import CONFIG as LIMITED
@@ -97,6 +99,9 @@ def test_the_command(package, monkeypatch, capsys):
     assert Dump.from_json((package / "d.json").read_bytes(), "d").samples[1].status == MACHINE.status["BUSY"]
     assert commands.main(["dump", str(package), "-o", str(package / "no" / "d.json")]) == 1
     assert "unreadable-file" in capsys.readouterr().err
+    (package / BRINGUP).write_bytes(bring_up(CONFIG).content())
+    assert commands.main(["dump", str(package / BRINGUP)]) == 0
+    assert Dump.from_json(capsys.readouterr().out.encode(), "d").machine == MACHINE
     backend = FaultyBackend(FunctionalBackend(CONFIG), register=lambda address, value: 0)
     assert commands.main(["dump", str(package)]) == 1
 

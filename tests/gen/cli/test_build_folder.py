@@ -11,6 +11,7 @@ from gen.cli import main
 from gen.cli.build import default_folder
 from gen.families.registry import get_family
 from gen.hw.export import DESCRIPTIONS
+from npudriver.bringup import BRINGUP
 from tests.gen.cli.calls import error_line
 
 
@@ -20,7 +21,7 @@ def test_build_writes_everything(tmp_path: Path, capsys: pytest.CaptureFixture):
     captured = capsys.readouterr()
     result = json.loads(captured.out)
     assert result["config"]["acc_depth"] == 128 and result["config"]["multiplier_width"] == 25
-    names = {"npu.v", "config.json", "register_map.md", "npugen_regs.h", *DESCRIPTIONS, "manifest.json",
+    names = {"npu.v", "config.json", "register_map.md", "npugen_regs.h", BRINGUP, *DESCRIPTIONS, "manifest.json",
              *get_family("xc7").project}
     assert {path.name for path in (tmp_path / "out").iterdir()} == names
     assert {Path(path).name for path in result["files"]} == names
@@ -49,7 +50,8 @@ def test_nothing_of_an_earlier_build_stays(tmp_path: Path, capsys: pytest.Captur
     (folder / "resources.json").write_text('{"family": "xc7", "lut": 1, "cells": {}, "components": {}}')
     (folder / "notes.txt").touch()
     assert main(["build", "--board", "ecp5", "--macs", "16", "-o", "out"]) == 0
-    common = {"npu.v", "config.json", "register_map.md", "npugen_regs.h", *DESCRIPTIONS, "manifest.json", "notes.txt"}
+    common = {"npu.v", "config.json", "register_map.md", "npugen_regs.h", BRINGUP, *DESCRIPTIONS, "manifest.json",
+              "notes.txt"}
     assert {path.name for path in folder.iterdir()} == {*common, *get_family("ecp5").project}
     (folder / "Makefile").write_text("all:\n")
     capsys.readouterr()
