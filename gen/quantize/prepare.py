@@ -21,6 +21,7 @@ from gen.onnx.passes import (
 from gen.onnx.runtime import OnnxruntimeError, RuntimeModel
 from gen.quantize.float_weights import float_weights, of_weights
 from gen.quantize.options import QuantizeError
+from gen.quantize.shifts import move_shifts
 
 __all__ = ["initializers", "prepare", "quantised_node"]
 
@@ -68,7 +69,7 @@ def prepare(model: onnx.ModelProto) -> onnx.ModelProto:
                                 code="unsupported-opset") from None
     model = _optimised(model)
     # Some of it once more, as there are more constants now.
-    for apply in (hoist_transposes, sink_transposes, merge_pool_padding, find_prelus, drop_unused):
+    for apply in (hoist_transposes, sink_transposes, merge_pool_padding, find_prelus, move_shifts, drop_unused):
         model = apply(model)
     graph = inferred(model)
     for name in ("node", "output", "value_info"):

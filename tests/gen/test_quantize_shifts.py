@@ -1,0 +1,96 @@
+"""Constants that are added to activations go into biases: as many layers less, and the same numbers."""
+
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from onnx import helper
+
+from cores.config import NpuConfig
+from gen.check.compare import compare
+from gen.onnx.importer import load
+from gen.prune.timing import cycles_of
+from gen.quantize.quantize import quantize
+from gen.quantize.shifts import move_shifts
+from tests.gen.float_models import FloatBuilder
+from tests.gen.quantizing import outputs_of
+
+Rng = np.random.Generator
+CHANNELS = 32
+
+
+def shift(b: FloatBuilder, value: str, shape: tuple[int, ...] = (CHANNELS, 1, 1)) -> str:
+    return b.node("Add", value, b.constant(b.rng.normal(0, 0.3, shape)))
+
+
+def reactnet(rng: Rng, blocks: int, end: str = "conv") -> onnx.ModelProto:
+    """Blocks of RSign, binary convolution, batch norm, shortcut and RPReLU, as PyTorch exports them."""
+    b = FloatBuilder(rng, [1, 3, 8, 8])
+    x = b.same_conv("x", 3, CHANNELS, name="stem")
+    for _ in range(blocks):
+        w = np.where(rng.random((CHANNELS, CHANNELS, 3, 3)) < 0.5, -0.05, 0.05)
+        y = b.node("Conv", b.node("Sign", shift(b, x, (1, CHANNELS, 1, 1))), b.constant(w), pads=[1] * 4)
+        y = shift(b, b.node("Add", b.norm(y, rng.uniform(0.5, 1.5, CHANNELS)), x))
+        x = shift(b, b.node("PRelu", y, b.constant(rng.uniform(0.1, 0.4, (CHANNELS, 1, 1)))))
+    return b.model(x if end == "shift" else b.same_conv(x, CHANNELS, 8, name="y"))
+
+
+def adds(model: onnx.ModelProto) -> int:
+    """Additions of a constant."""
+    constants = {tensor.name for tensor in model.graph.initializer}
+    return sum(node.op_type == "Add" and not constants.isdisjoint(node.input) for node in model.graph.node)
+
+
+def copied(model: onnx.ModelProto) -> onnx.ModelProto:
+    result = onnx.ModelProto()
+    result.CopyFrom(model)
+    return result
+
+
+@pytest.mark.parametrize("end", ["conv", "shift"])
+def test_shifts_of_reactnet(end: str, rng: Rng):
+    """Of each block that of RSign stays; and the last, which a convolution with padding reads, or nothing does."""
+    model = reactnet(rng, 3, end)
+    x = rng.normal(size=(5, 3, 8, 8)).astype(np.float32)
+    expected, moved = outputs_of(model, x), move_shifts(copied(model))
+    onnx.checker.check_model(moved, full_check=True)
+    assert (adds(model), adds(moved)) == (9, 4)
+    # Where a sum is next to a threshold its order decides; elsewhere the numbers are the same.
+    assert np.mean(np.abs(outputs_of(moved, x) - expected) > 1e-3) < 0.02
+    assert move_shifts(copied(moved)) == moved
+
+
+@pytest.mark.slow
+def test_cycles_of_reactnet(rng: Rng, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    model = reactnet(rng, 2)
+    x = rng.normal(size=(8, 3, 8, 8)).astype(np.float32)
+    config = NpuConfig.preset(256, gather=1, binary_rows=8)
+    found = {}
+    for moves in (True, False):
+        if not moves:
+            monkeypatch.setattr("gen.quantize.prepare.move_shifts", lambda model: model)
+        made = quantize(model, {"x": x}).model
+        onnx.save(made, tmp_path / "q.onnx")
+        found[moves] = cycles_of(made, config, name="q"), len(load(tmp_path / "q.onnx").layers)
+        assert not compare(tmp_path / "q.onnx", {"x": x}).wrong
+    assert found[True][1] == found[False][1] - 3 and found[True][0] < found[False][0]
+
+
+@pytest.mark.parametrize("reader", ["relu", "output", "shared", "pixel"])
+def test_what_cannot_be_moved_stays(reader: str, rng: Rng):
+    b = FloatBuilder(rng, [1, 4, 6, 6])
+    bent = b.node("LeakyRelu", b.same_conv("x", 4, 4))
+    moved = shift(b, bent, (1, 4, 6, 6) if reader == "pixel" else (4, 1, 1))
+    other = b.same_conv("x", 4, 4)
+    value = b.node("Relu", moved) if reader == "relu" else b.node("Add", moved, other)
+    if reader == "shared":
+        value = b.node("Add", value, b.node("Sigmoid", other))
+    model = b.model(value)
+    if reader == "output":
+        model.graph.output.append(helper.make_tensor_value_info(moved, onnx.TensorProto.FLOAT, [1, 4, 6, 6]))
+    x = rng.normal(size=(3, 4, 6, 6)).astype(np.float32)
+    expected = outputs_of(model, x)
+    changed = move_shifts(copied(model))
+    assert adds(changed) == adds(model) == 1
+    np.testing.assert_allclose(outputs_of(changed, x), expected, atol=1e-5)
