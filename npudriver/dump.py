@@ -15,15 +15,15 @@ from .errors import DriverError, PackageError
 from .fields import Fields, parsed
 from .machine import Machine
 
-__all__ = ["Dump", "Sample", "take_dump"]
+__all__ = ["LEFT_OUT", "Dump", "Sample", "take_dump"]
 
 _FORMAT, _VERSION = "npugen dump", 1
 _REMEDY = "take the dump again"
 _WORD, _LONG = (1 << 32) - 1, (1 << 64) - 1
 #: Registers that must be right before others are read.
 _KIND = ("id", "version")
-#: What is no state of the machine: commands, which read as zero, and counters, which samples have.
-_LEFT_OUT = ("control", "counter_")
+#: What names of registers begin with that are no state: commands, which read as zero, and counters, which samples have.
+LEFT_OUT = ("control", "counter_")
 #: Seconds between two samples: what moves at all has moved then.
 _APART = 1e-3
 
@@ -85,7 +85,7 @@ class Dump:
         if not self.trouble and len(self.samples) not in (0, 2):
             raise PackageError(f"{where}: has {len(self.samples)} samples, not 2; {_REMEDY}")
         missing = sorted(names - set(self.registers)) if self.samples and not self.trouble else []
-        missing = [name for name in missing if not name.startswith(_LEFT_OUT)]
+        missing = [name for name in missing if not name.startswith(LEFT_OUT)]
         if missing:
             raise PackageError(f"{where}: register {missing[0]} is missing; {_REMEDY}")
 
@@ -119,7 +119,7 @@ def take_dump(backend: Backend, machine: Machine) -> Dump:
             began = backend.time()
             sample(began)
             for name in machine.registers:
-                if name not in registers and not name.startswith(_LEFT_OUT):
+                if name not in registers and not name.startswith(LEFT_OUT):
                     registers[name] = read(name)
             backend.pause(_APART)
             sample(began)

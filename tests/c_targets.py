@@ -75,15 +75,16 @@ def require(target: Target) -> None:
 
 
 def build(folder: Path, target: Target, *, optimise: str = "-O2", flags: Sequence[str] = (),
-          program: str = "piped_model.c") -> list[str]:
-    """The command that runs the model of a ``folder`` of `deploy --language c` over a pipe, by a ``program`` of
-    tests/npudriver. Its objects are in the folder ``TARGET`` of it. Raises CalledProcessError.
+          program: str = "piped_model.c", library: Sequence[str] = (FUNCTIONS, *LIBRARY, DATA)) -> list[str]:
+    """The command that runs a ``program`` of tests/npudriver over a pipe, with sources of a ``folder``: of the model
+    that `deploy --language c` has written there, unless others are named. Its objects are in the folder ``TARGET`` of
+    it. Raises CalledProcessError.
     """
     for name in ("piped_backend.h", program, *target.sources):
         shutil.copy(_HERE / name, folder)
     own = folder / target.name
     own.mkdir(exist_ok=True)
-    sources = (program, *(name for name in target.sources if name.endswith(".c")), FUNCTIONS, *LIBRARY, DATA)
+    sources = (program, *(name for name in target.sources if name.endswith(".c")), *library)
     options = ("-g", optimise, "-ffp-contract=off", *target.flags, *flags)
     objects = [f"{target.name}/{Path(name).stem}.o" for name in sources]
     for name, made in zip(sources, objects, strict=True):

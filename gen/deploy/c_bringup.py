@@ -1,7 +1,8 @@
-"""The programs for a machine's engines in C: one file of bytes, and tables of what lies where in it."""
+"""Bring-up in C: the programs for a machine's engines and what a dump shows, as one file of bytes and tables of it."""
 
 from gen.deploy.c_sources import template
 from npudriver.bringup import BringUp
+from npudriver.dump import LEFT_OUT
 
 __all__ = ["c_bringup"]
 
@@ -12,14 +13,19 @@ _ALIGNMENT = 64
 def c_bringup(programs: BringUp) -> dict[str, bytes]:
     """File name -> content, beside those of the library."""
     data = bytearray()
-    trials = []
-    for trial in programs.trials:
-        places = {}
-        for part in ("code", "data", "expected"):
-            data += bytes(-len(data) % _ALIGNMENT)
-            places[part] = len(data)
-            data += getattr(trial, part)
-        trials.append((trial, places))
-    return {"npugen_bringup.h": template("npugen_bringup.h.jinja").render(trials=trials).encode(),
+
+    def place(content: bytes) -> int:
+        data.extend(bytes(-len(data) % _ALIGNMENT) + content)
+        return len(data) - len(content)
+
+    trials = [(trial, {part: place(getattr(trial, part)) for part in ("code", "data", "expected")})
+              for trial in programs.trials]
+    machine = programs.machine
+    description = machine.to_json().encode()
+    header = template("npugen_bringup.h.jinja").render(
+        trials=trials, machine=place(description), machine_size=len(description),
+        registers=[item for item in machine.registers.items() if not item[0].startswith(LEFT_OUT)],
+        counters=[(name, machine.registers[f"counter_{name}_low"]) for name in machine.counters])
+    return {"npugen_bringup.h": header.encode(),
             "npugen_bringup_data.S": template("npugen_bringup_data.S.jinja").render().encode(),
             "bringup.bin": bytes(data)}

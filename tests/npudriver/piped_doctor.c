@@ -1,4 +1,4 @@
-/* The ladder of a new board, on a device at the other end of a pipe, which hears what it found. */
+/* The ladder of a new board, or a dump, on a device at the other end of a pipe, which hears what it found. */
 #include <stdio.h>
 #include <string.h>
 
@@ -15,10 +15,22 @@ static void report(void *context, const npugen_finding *finding) {
     piped_put(line, strlen(line));
 }
 
-int main(void) {
+static void put(void *context, const char *text, size_t size) {
+    (void)context;
+    piped_request(PIPED_SAY, (uint32_t)size, 0, 0);
+    piped_put(text, size);
+}
+
+/* With any argument, a dump. */
+int main(int argc, char **argv) {
     npugen_doctor doctor;
+    (void)argv;
     memset(&doctor, 0, sizeof doctor);
     doctor.backend = piped_backend();
+    if (argc > 1) {
+        npugen_dump(&doctor.backend, &npugen_shown_machine, put, NULL);
+        return 0;
+    }
     doctor.trials = npugen_trials;
     doctor.trial_count = NPUGEN_TRIALS;
     doctor.has_interrupt = 1;

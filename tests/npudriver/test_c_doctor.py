@@ -12,9 +12,11 @@ from gen.deploy.c_bringup import c_bringup
 from gen.deploy.c_sources import library_files
 from npudriver import Backend
 from npudriver.doctor import LADDER
+from npudriver.dump import Dump, take_dump
 from sim.devices import FunctionalBackend, InjectedFault, RtlBackend
 from sim.devices.memory import SimulatedMemory
 from sim.rtl.machine import RtlMachine
+from tests.c_targets import TARGETS, build, require
 from tests.confinement import CONFIG as LIMITED
 from tests.piped_device import run_piped
 
@@ -22,10 +24,10 @@ from .compiled_c import HERE, compiled, example_sources
 from .fake_board import make_files
 from .faulty import FaultyBackend
 from .small import CONFIG, MACHINE, program, workload
-from .test_doctor import FAULTS, Rewired, late
+from .test_doctor import FAULTS, Rewired, kept, late, sporadic
 
 REG = MACHINE.registers
-SOURCES = ["piped_doctor.c", "npugen_doctor.c", "npugen.c", "npugen_bringup_data.S"]
+SOURCES = ["piped_doctor.c", "npugen_doctor.c", "npugen_dump.c", "npugen.c", "npugen_bringup_data.S"]
 STRICT = ["-std=c99", "-Wall", "-Wextra", "-Wconversion", "-Wshadow", "-Wpedantic", "-Werror", "-O2"]
 
 
@@ -113,6 +115,45 @@ def test_a_machine_that_another_has_left_running(doctor):
     assert "a program that was running has been stopped" in found[1] and len(found) == len(checks())
 
 
+@pytest.mark.parametrize("target", TARGETS)
+def test_on_other_processors(target, tmp_path):
+    """The same lines as here, of a sound device and of one whose clock is too fast."""
+    require(TARGETS[target])
+    command = build(sources(tmp_path, CONFIG), TARGETS[target], program=SOURCES[0], library=SOURCES[1:])
+    found = run_piped(command, CONFIG, [], [], device=FunctionalBackend(CONFIG)).lines
+    assert [line.partition(":")[0] for line in found] == [f"ok {name}" for name in checks()]
+    faulty = FaultyBackend(FunctionalBackend(CONFIG), leaves=kept(sporadic(40)))
+    assert "errors differ between runs" in run_piped(command, CONFIG, [], [], device=faulty).lines[-1]
+
+
+def dumped(doctor: Path, backend: Backend, config: NpuConfig = CONFIG) -> Dump:
+    said = run_piped([doctor, "dump"], config, [], [], device=backend).lines
+    return Dump.from_json("".join(said).encode(), "d")
+
+
+def test_dumps(doctor):
+    """Of a machine that hangs, as Python takes them; and of another device, of which nothing more is read."""
+    backend = FunctionalBackend(CONFIG)
+    backend.faults.append(InjectedFault.SILENT)
+    backend.write32(REG["data_beats"], 77)
+    backend.write32(REG["control"], MACHINE.control["START"])
+    backend._registers["counter_cycles_high"] = 5
+    found, wanted = dumped(doctor, backend), take_dump(backend, MACHINE)
+    assert found.registers == wanted.registers and found.machine == wanted.machine and not found.trouble
+    assert found.samples[0].status == MACHINE.status["BUSY"] and found.samples[0].counters["cycles"] == 5 << 32
+    assert [sample.counters for sample in found.samples] == [sample.counters for sample in wanted.samples]
+    assert found.samples[1].microseconds >= 1000
+    read: list[int] = []
+
+    def register(address: int, value: int) -> int:
+        read.append(address)
+        return value ^ (address == REG["id"])
+
+    other = dumped(doctor, FaultyBackend(FunctionalBackend(CONFIG), register=register))
+    assert not other.samples and set(read) <= {REG[name] for name in MACHINE.fingerprint} == {
+        REG[name] for name in other.registers}
+
+
 @pytest.mark.parametrize("compiler", ["gcc", "clang"])
 def test_nothing_is_said_of_the_sources(compiler, tmp_path):
     """Also of the program for Linux."""
@@ -120,7 +161,7 @@ def test_nothing_is_said_of_the_sources(compiler, tmp_path):
         pytest.skip(f"no {compiler}")
     sources(tmp_path, CONFIG)
     example_sources(tmp_path, program(), workload())
-    for name in ("npugen_doctor.c", "doctor.c", "example.c"):
+    for name in ("npugen_doctor.c", "npugen_dump.c", "doctor.c", "example.c"):
         done = subprocess.run([compiler, *STRICT, "-c", "-o", "/dev/null", name], cwd=tmp_path, capture_output=True,
                               text=True)
         assert (done.returncode, done.stderr) == (0, ""), name
@@ -133,7 +174,12 @@ def test_on_the_files_of_a_board(tmp_path):
     make_files(tmp_path)
     text = (tmp_path / "npugen_uio.c").read_text()
     (tmp_path / "npugen_uio.c").write_text(text.replace('"/dev"', '"dev"').replace('"/sys/class"', '"class"'))
-    built = compiled(tmp_path, "doctor.c", "npugen.c", "npugen_doctor.c", "npugen_uio.c", "npugen_bringup_data.S")
+    built = compiled(tmp_path, "doctor.c", "npugen.c", "npugen_doctor.c", "npugen_dump.c", "npugen_uio.c",
+                     "npugen_bringup_data.S")
     done = subprocess.run([built], cwd=tmp_path, capture_output=True, text=True)
     assert (done.returncode, done.stderr) == (1, "")
     assert done.stdout.startswith("FAILED identity: register at 0x0 is ") and done.stdout.count("\n") == 1
+    done = subprocess.run([built, "dump"], cwd=tmp_path, capture_output=True)
+    assert (done.returncode, done.stderr) == (1, b"") and not Dump.from_json(done.stdout, "d").samples
+    done = subprocess.run([built, "dump", "gpu"], cwd=tmp_path, capture_output=True, text=True)
+    assert (done.returncode, done.stdout, done.stderr) == (1, "", "example: gpu: no such UIO device\n")
