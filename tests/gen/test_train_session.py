@@ -14,6 +14,7 @@ from gen.cli import main
 from gen.train.data import read_dataset
 from gen.train.errors import TrainError
 from gen.train.session import Data, Prune, TrainingSession, TrainingStage, read_session
+from tests import ROOT
 
 SESSION: dict[str, Any] = {"model": "m.onnx", "train": {"path": "d.npz"}, "stages": [{"epochs": 1}]}
 
@@ -53,6 +54,11 @@ def test_wrong_sessions(change: dict[str, Any], message: str, tmp_path: Path, ca
     assert main(["train", str(path), "-o", str(output)]) == 1
     said = capsys.readouterr().err
     assert said.count("\n") == 1 and f"{path}: " in said and message in said and not output.exists()
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "examples" / "pruning").glob("*.json")), ids=lambda path: path.stem)
+def test_the_examples_are_sessions(path: Path):
+    assert read_session(path).stages
 
 
 def test_files_that_are_no_session(tmp_path: Path):
