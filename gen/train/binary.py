@@ -9,9 +9,9 @@ import torch
 from torch import Tensor
 
 from gen.onnx.weights import why_no_signs
-from gen.prune.layers import chosen_layers, find_layers
+from gen.prune.layers import ModelView, chosen_layers, find_layers
 
-__all__ = ["Estimator", "binary_layers", "binary_weights", "sign"]
+__all__ = ["Estimator", "binary_layers", "binary_weights", "moved_signs", "sign"]
 
 #: Of the slope of a sign: ``clipped``, 1 within -1..1 and 0 beyond (Hubara and others, Binarized Neural Networks,
 #: NeurIPS 2016); ``polynomial``, 2 - 2 |x| there (Liu and others, Bi-Real Net, ECCV 2018).
@@ -50,6 +50,26 @@ def binary_weights(weights: Tensor, axis: int) -> Tensor:
     others = [other for other in range(weights.ndim) if other != axis]
     scale = weights.detach().abs().mean(others, keepdim=True)
     return sign(weights, "clipped") * scale
+
+
+def moved_signs(view: ModelView) -> dict[str, tuple[str, float]]:
+    """Sign(Sign(x) + c), with a constant c between -1 and 1, not 0: its name -> x and c.
+
+    So models say what the sign of zero is, that of c. It is a sign of x, and has one slope, not the product of two.
+    """
+    found = {}
+    for node in view.model.graph.node:
+        moved = view.makers.get(node.input[0]) if node.op_type == "Sign" else None
+        if moved is None or moved.op_type != "Add":
+            continue
+        for inner, constant in (moved.input, reversed(moved.input)):
+            maker = view.makers.get(inner)
+            if maker is None or maker.op_type != "Sign" or constant not in view.constants:
+                continue
+            number = view.array(constant)
+            if number.size == 1 and 0 < abs(number.item()) < 1:
+                found[node.output[0]] = maker.input[0], float(number.item())
+    return found
 
 
 def binary_layers(model: onnx.ModelProto, arrays: dict[str, np.ndarray], patterns: Collection[str]) -> dict[str, int]:

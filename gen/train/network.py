@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from gen.prune.counts import LEARNT
 from gen.prune.layers import QUANTISING, ModelView, find_layers
 from gen.prune.sizes import sizes_of
-from gen.train.binary import Estimator, binary_layers, binary_weights, sign
+from gen.train.binary import Estimator, binary_layers, binary_weights, moved_signs, sign
 from gen.train.call import Call
 from gen.train.errors import TrainError
 from gen.train.operators import OPERATORS, dequantize, quantize
@@ -53,6 +53,7 @@ class Network(nn.Module):
         #: Initializer of integers that is learnt -> its DequantizeLinear.
         self._rounded: dict[str, onnx.NodeProto] = {}
         self._estimator = estimator
+        self._moved_signs = moved_signs(view)
         #: Initializer of binary weights -> axis of its output channels.
         self._binary = binary_layers(model, self._arrays, binary)
         self._keys = {name: f"p{number}" for number, name in enumerate(self._arrays)}
@@ -155,6 +156,11 @@ class Network(nn.Module):
         """Scores of the classes. ``norms``: BatchNormalizations use the batch's statistics and update their own."""
         values: dict[str, Tensor] = {self.input: x}
         for node in self._nodes:
+            if node.output[0] in self._moved_signs:
+                source, zero = self._moved_signs[node.output[0]]
+                real = values[source] if source in values else self._value(source)
+                values[node.output[0]] = sign(real, self._estimator) if zero > 0 else -sign(-real, self._estimator)
+                continue
             made = self._apply(node, values, norms)
             values.update(zip(node.output, made if isinstance(made, tuple) else (made,), strict=False))
             if node.output[0] == self.scores:

@@ -162,3 +162,25 @@ def test_the_chain_of_an_exported_estimator_is_its_sign(data: Path, rng: Rng):
     del found[0][8, 16, 3, 3]       # only after the pass are these weights binary: they have another gradient
     for shape, gradient in found[0].items():
         np.testing.assert_allclose(gradient, found[1][shape], rtol=1e-3, atol=1e-4)
+
+
+@pytest.mark.parametrize("zero", [0.5, -0.1])
+@pytest.mark.parametrize("estimator", ["clipped", "polynomial"])
+def test_a_sign_that_says_what_zero_is_has_one_slope(zero: float, estimator: str, rng: Rng):
+    """As `quantize` and Larq write it."""
+    x, found = torch.from_numpy(rng.normal(0, 0.5, (6, 4, 3, 3)).astype(np.float32)), []
+    x[0] = 0
+    for moved in (True, False):
+        b = FloatBuilder(np.random.default_rng(5), ["N", 4, 3, 3])
+        value = b.node("Sign", b.conv("x", 4, 8, kernel=1))
+        if moved:
+            value = b.node("Sign", b.node("Add", value, b.constant(np.float32(zero))))
+        network = Network(b.model(b.node("Flatten", b.node("GlobalAveragePool", value))), estimator=estimator)
+        scores = network(x)
+        (scores * torch.arange(8.0)).sum().backward()
+        found.append((scores.detach().numpy(), next(iter(network.parameters())).grad.numpy()))
+    (moved_scores, moved_slope), (scores, slope) = found
+    np.testing.assert_array_equal(moved_scores[1:], scores[1:])
+    np.testing.assert_array_equal(moved_scores[0], np.full(8, np.sign(zero)))
+    np.testing.assert_allclose(moved_slope, slope, rtol=1e-5)
+    assert np.abs(slope).max() > 0.1
