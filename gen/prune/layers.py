@@ -46,8 +46,14 @@ class ModelView:
 
     @cached_property
     def signs(self) -> set[str]:
-        """Values that a Sign makes."""
-        return {node.output[0] for node in self.model.graph.node if node.op_type == "Sign"}
+        """Values that a Sign makes, or a Where with 1 and -1."""
+        return {node.output[0] for node in self.model.graph.node
+                if node.op_type == "Sign" or (node.op_type == "Where" and self._chooses_signs(node))}
+
+    def _chooses_signs(self, node: NodeProto) -> bool:
+        arrays = [self.array(name) for name in node.input[1:] if name in self.constants]
+        return len(arrays) == 2 and all(array.size == 1 for array in arrays) and {
+            array.item() for array in arrays} == {-1, 1}
 
     @cached_property
     def sizes(self) -> Mapping[str, TensorProto]:

@@ -1,6 +1,7 @@
 """Signs that can be trained: the machine's arithmetic forwards, the published estimators of their slope backwards."""
 
 from collections.abc import Collection
+from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
@@ -11,11 +12,14 @@ from torch import Tensor
 from gen.onnx.weights import why_no_signs
 from gen.prune.layers import ModelView, chosen_layers, find_layers
 
-__all__ = ["Estimator", "binary_layers", "binary_weights", "moved_signs", "sign"]
+__all__ = ["Estimator", "SignForm", "binary_layers", "binary_weights", "sign", "sign_forms"]
 
 #: Of the slope of a sign: ``clipped``, 1 within -1..1 and 0 beyond (Hubara and others, Binarized Neural Networks,
 #: NeurIPS 2016); ``polynomial``, 2 - 2 |x| there (Liu and others, Bi-Real Net, ECCV 2018).
 Estimator = Literal["clipped", "polynomial"]
+#: Comparison of x with c -> whether it is 1 and -1 as the sign of c - x, and as its opposite.
+_COMPARING = {"GreaterOrEqual": (False, False), "Greater": (True, True), "LessOrEqual": (True, False),
+              "Less": (False, True)}
 
 
 class _Sign(torch.autograd.Function):
@@ -52,24 +56,63 @@ def binary_weights(weights: Tensor, axis: int) -> Tensor:
     return sign(weights, "clipped") * scale
 
 
-def moved_signs(view: ModelView) -> dict[str, tuple[str, float]]:
-    """Sign(Sign(x) + c), with a constant c between -1 and 1, not 0: its name -> x and c.
+@dataclass(frozen=True)
+class SignForm:
+    """A sign that several nodes make: of ``source`` less ``threshold`` (a constant, "" for none), of the opposite of
+    that if ``turned``; then its opposite if ``negated``. With both, the sign of zero is -1.
+    """
 
-    So models say what the sign of zero is, that of c. It is a sign of x, and has one slope, not the product of two.
+    source: str
+    threshold: str = ""
+    turned: bool = False
+    negated: bool = False
+
+    def of(self, x: Tensor, threshold: Tensor | None, estimator: Estimator) -> Tensor:
+        difference = x if threshold is None else x - threshold
+        found = sign(-difference if self.turned else difference, estimator)
+        return -found if self.negated else found
+
+
+def sign_forms(view: ModelView) -> dict[str, SignForm]:
+    """By the name of its result, each Sign(Sign(x) + c), with a constant c between -1 and 1, whose sign is that of
+    zero; and each Where with 1 and -1 after a comparison with a constant. They have one slope, that of a sign.
     """
     found = {}
     for node in view.model.graph.node:
-        moved = view.makers.get(node.input[0]) if node.op_type == "Sign" else None
-        if moved is None or moved.op_type != "Add":
-            continue
-        for inner, constant in (moved.input, reversed(moved.input)):
-            maker = view.makers.get(inner)
-            if maker is None or maker.op_type != "Sign" or constant not in view.constants:
-                continue
-            number = view.array(constant)
-            if number.size == 1 and 0 < abs(number.item()) < 1:
-                found[node.output[0]] = maker.input[0], float(number.item())
+        form = None
+        if node.op_type in ("Sign", "Where"):
+            form = _moved(view, node) if node.op_type == "Sign" else _chosen(view, node)
+        if form is not None:
+            found[node.output[0]] = form
     return found
+
+
+def _moved(view: ModelView, node: onnx.NodeProto) -> SignForm | None:
+    add = view.makers.get(node.input[0])
+    for inner, constant in (add.input, reversed(add.input)) if add is not None and add.op_type == "Add" else ():
+        maker, zero = view.makers.get(inner), _number(view, constant)
+        if maker is not None and maker.op_type == "Sign" and zero is not None and 0 < abs(zero) < 1:
+            return SignForm(maker.input[0], turned=zero < 0, negated=zero < 0)
+    return None
+
+
+def _chosen(view: ModelView, node: onnx.NodeProto) -> SignForm | None:
+    compare, values = view.makers.get(node.input[0]), [_number(view, name) for name in node.input[1:]]
+    if compare is None or compare.op_type not in _COMPARING or values not in ([1, -1], [-1, 1]):
+        return None
+    turned, negated = _COMPARING[compare.op_type]
+    source, threshold = compare.input
+    if source in view.constants:        # c <= x is x >= c, and c < x is x > c
+        source, threshold, turned = threshold, source, not turned
+    if threshold not in view.constants or source in view.constants:
+        return None
+    return SignForm(source, threshold, turned, negated != (values == [-1, 1]))
+
+
+def _number(view: ModelView, name: str) -> float | None:
+    """A constant of one number."""
+    array = view.array(name) if name in view.constants else np.zeros(0)
+    return float(array.item()) if array.size == 1 else None
 
 
 def binary_layers(model: onnx.ModelProto, arrays: dict[str, np.ndarray], patterns: Collection[str]) -> dict[str, int]:

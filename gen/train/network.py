@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from gen.prune.counts import LEARNT
 from gen.prune.layers import QUANTISING, ModelView, find_layers
 from gen.prune.sizes import sizes_of
-from gen.train.binary import Estimator, binary_layers, binary_weights, moved_signs, sign
+from gen.train.binary import Estimator, binary_layers, binary_weights, sign, sign_forms
 from gen.train.call import Call
 from gen.train.errors import TrainError
 from gen.train.operators import OPERATORS, dequantize, quantize
@@ -42,8 +42,10 @@ class Network(nn.Module):
         self.input = model.graph.input[0].name
         #: Values that are computed of shapes, and those of them that layers are told.
         self._of_shapes, self._sizes = sizes_of(model)
+        forms = self._signs = sign_forms(view)
         unknown = next((node for node in self._nodes
-                        if node.op_type not in OPERATORS or node.domain not in ("", "ai.onnx")), None)
+                        if (node.op_type not in OPERATORS and node.output[0] not in forms)
+                        or node.domain not in ("", "ai.onnx")), None)
         if unknown is not None:
             way_out = "; quantise in the form QDQ" if unknown.op_type.startswith("QLinear") else ""
             raise TrainError(f"node {unknown.name} ({unknown.op_type}) cannot be trained{way_out}")
@@ -53,7 +55,6 @@ class Network(nn.Module):
         #: Initializer of integers that is learnt -> its DequantizeLinear.
         self._rounded: dict[str, onnx.NodeProto] = {}
         self._estimator = estimator
-        self._moved_signs = moved_signs(view)
         #: Initializer of binary weights -> axis of its output channels.
         self._binary = binary_layers(model, self._arrays, binary)
         self._keys = {name: f"p{number}" for number, name in enumerate(self._arrays)}
@@ -156,10 +157,10 @@ class Network(nn.Module):
         """Scores of the classes. ``norms``: BatchNormalizations use the batch's statistics and update their own."""
         values: dict[str, Tensor] = {self.input: x}
         for node in self._nodes:
-            if node.output[0] in self._moved_signs:
-                source, zero = self._moved_signs[node.output[0]]
-                real = values[source] if source in values else self._value(source)
-                values[node.output[0]] = sign(real, self._estimator) if zero > 0 else -sign(-real, self._estimator)
+            if (form := self._signs.get(node.output[0])) is not None:
+                real = values[form.source] if form.source in values else self._value(form.source)
+                threshold = self._value(form.threshold) if form.threshold else None
+                values[node.output[0]] = form.of(real, threshold, self._estimator)
                 continue
             made = self._apply(node, values, norms)
             values.update(zip(node.output, made if isinstance(made, tuple) else (made,), strict=False))

@@ -104,10 +104,12 @@ def test_what_stays(rng: np.random.Generator):
     value = builder.node("Relu", builder.conv("x", 3, 16))
     value = builder.conv(value, 16, 16, group=16)
     value = builder.conv(builder.conv(value, 16, 16, kernel=1), 16, 16, group=4)
-    value = builder.node("MaxPool", builder.node("Sign", value), kernel_shape=[2, 2])
+    value = builder.conv(builder.node("MaxPool", builder.node("Sign", value), kernel_shape=[2, 2]), 16, 16, kernel=1)
+    above, one, less = (builder.constant(np.float32(number)) for number in (0.5, 1, -1))
+    value = builder.node("Where", builder.node("Greater", value, above), less, one)
     model = builder.model(builder.conv(value, 16, 16, kernel=1))
     assert [layer.left for layer in find_layers(model)] == [
-        "reads the model's input", "depthwise, or in groups", "", "depthwise, or in groups", "binary"]
+        "reads the model's input", "depthwise, or in groups", "", "depthwise, or in groups", "binary", "binary"]
 
 
 def test_float_weights_as_integers(rng: np.random.Generator):

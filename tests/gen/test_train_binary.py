@@ -184,3 +184,27 @@ def test_a_sign_that_says_what_zero_is_has_one_slope(zero: float, estimator: str
     np.testing.assert_array_equal(moved_scores[0], np.full(8, np.sign(zero)))
     np.testing.assert_allclose(moved_slope, slope, rtol=1e-5)
     assert np.abs(slope).max() > 0.1
+
+
+@pytest.mark.parametrize("swapped", [False, True])
+@pytest.mark.parametrize("first", [0, 1])
+@pytest.mark.parametrize("operator", ["GreaterOrEqual", "Greater", "LessOrEqual", "Less"])
+def test_a_sign_by_comparison(operator: str, first: int, swapped: bool, rng: Rng):
+    """Where with 1 and -1: onnxruntime's values, at the threshold too, and the slope of a sign."""
+    b = FloatBuilder(rng, ["N", 4, 3, 3])
+    value = b.conv("x", 4, 4, kernel=1)
+    compared = [value, b.constant(np.float32([0.25, -0.5, 0, 1]).reshape(4, 1, 1))]
+    chosen = [b.constant(np.float32(1)), b.constant(np.float32(-1))]
+    condition = b.node(operator, *(compared[::-1] if first else compared))
+    value = b.node("Where", condition, *(chosen[::-1] if swapped else chosen))
+    model = b.model(b.node("Flatten", value))
+    identity = np.eye(4, dtype=np.float32)[:, :, None, None]
+    model.graph.initializer[0].CopyFrom(numpy_helper.from_array(identity, model.graph.initializer[0].name))
+    x = rng.choice(np.float32([0.25, -0.5, 0, 1, 3, -3]), (6, 4, 3, 3))
+    network, leaf = Network(model), torch.from_numpy(x).requires_grad_()
+    scores = network(leaf)
+    np.testing.assert_array_equal(scores.detach().numpy(), run_model(model, {"x": x})[0])
+    scores.sum().backward()
+    rising = (operator.startswith("Greater") == (not first)) != swapped
+    near = np.abs(x - np.float32([0.25, -0.5, 0, 1]).reshape(4, 1, 1)) <= 1
+    np.testing.assert_array_equal(leaf.grad.numpy(), np.where(near, 1.0 if rising else -1.0, 0.0))
