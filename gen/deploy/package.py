@@ -186,7 +186,7 @@ def _readme(deployment: Deployment, hardware: Mapping[str, bytes], whole: bool) 
         *(f"{command:{width}}   {what}" for command, what in uses.items()), "",
         "Needs Python 3.8 or newer and NumPy" + (", and onnxruntime for the processor's part." if host else "."),
         f"The device is {deployment.device} unless --device says otherwise (npudriver/connect.py has the forms).",
-        "c/ has the C library and an example for the first program.",
+        "c/ has the C library, an example for the first program, and checks of a new board (make doctor).",
         *([] if whole else [f"For the processor's part {NO_RUNTIME_32}."]),
     ]
     return "\n".join(lines) + "\n"
