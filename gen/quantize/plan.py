@@ -77,13 +77,15 @@ class Plan:
     """``tensors``: value to be quantised -> the node that computes it, "" for an input of the model; those of a layer
     with a clip after it have the layer's. ``like``: picked value -> (the quantised one it is of, the picking node).
     ``centred``: those of ``tensors`` that have the zero point 0, as a Sign reads them: their signs are there already.
-    ``not_binary``: layers that read signs, but are int8 -> why, of their weights.
+    ``binary``: layers that are exact as they are. ``not_binary``: layers that read signs, but are int8 -> why, of their
+    weights.
     """
 
     tensors: dict[str, str] = field(default_factory=dict)
     like: dict[str, tuple[str, str]] = field(default_factory=dict)
     centred: set[str] = field(default_factory=set)
     layers: list[Layer] = field(default_factory=list)
+    binary: list[str] = field(default_factory=list)
     not_binary: dict[str, str] = field(default_factory=dict)
 
     @property
@@ -100,7 +102,7 @@ def plan_quantisation(model: onnx.ModelProto, keep_float: frozenset[str] = froze
     if unknown:
         raise QuantizeError(f"there is no node {sorted(unknown)[0]} that could stay float", code="no-such-layer")
     plan = _Planner(model, keep_float).run()
-    if not plan.layers:
+    if not plan.layers and not plan.binary:
         raise QuantizeError("has no Conv, Gemm or MatMul with constant weights; there is nothing to quantise",
                             code="nothing-to-quantise")
     return plan
@@ -244,7 +246,8 @@ class _Planner:
         if self._kinds[source] is _Kind.SIGN:
             why = why_no_signs(numpy_helper.to_array(self._constants[weights]), axis)
             if not why:
-                self._give(node, _Kind.RESULT)      # a binary layer: it is exact as it is
+                self._plan.binary.append(node.name)
+                self._give(node, _Kind.RESULT)
                 return
             self._plan.not_binary[node.name] = why
         self._quantise(source)

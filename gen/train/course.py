@@ -5,6 +5,7 @@ import io
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
+from pickle import UnpicklingError
 from typing import Any
 
 import msgspec
@@ -55,6 +56,10 @@ class Course:
             state = torch.load(io.BytesIO(read_entry(path)), weights_only=True)
         except EntryError as error:
             raise TrainError(f"{error}; remove it, and the session begins anew", code="bad-state") from None
+        except (ArithmeticError, EOFError, LookupError, RuntimeError, TypeError, ValueError, UnpicklingError):
+            state = None        # whoever wrote it, it was not we
+        if not isinstance(state, dict) or "identity" not in state:
+            raise TrainError(f"{path}: holds no session; remove it, and the session begins anew", code="bad-state")
         if state["identity"] != identity:
             raise TrainError(f"{path} is of another session, model or data; give another folder, or remove it",
                              code="other-session")

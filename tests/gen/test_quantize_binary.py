@@ -129,3 +129,15 @@ def test_zero_has_the_sign_that_the_machine_has(source: str, rng: Rng, tmp_path:
     onnx.save(found.model, tmp_path / "q.onnx")
     assert len(load(tmp_path / "q.onnx").layers) == layers
     assert np.abs(outputs_of(found.model, inputs["x"]) - ours).max() > 10 * apart
+
+
+def test_a_network_of_binary_layers_alone(rng: Rng, tmp_path: Path) -> None:
+    b = FloatBuilder(rng, [1, 16, 6, 6])
+    weights = [b.constant(np.where(rng.random((16, 16, 3, 3)) < 0.5, -0.25, 0.25)) for _ in range(2)]
+    value = b.norm(b.node("Conv", b.node("Sign", "x"), weights[0]), rng.uniform(0.5, 2, 16))
+    model = b.model(b.node("Conv", b.node("Sign", value), weights[1], name="y"))
+    inputs = {"x": rng.normal(size=(20, 16, 6, 6)).astype(np.float32)}
+    found = quantize(model, inputs)
+    assert binary_layers(found, tmp_path / "q.onnx") == 2 and found.plan.binary == ["conv1", "y"]
+    ours = reference.run(load(tmp_path / "q.onnx"), inputs)[0]["y"]
+    np.testing.assert_allclose(outputs_of(found.model, inputs["x"]), ours, atol=1e-5)

@@ -1,7 +1,9 @@
 """Sessions that prune, tune and measure in rounds: what each prunes, budgets, the folder, and going on."""
 
 import csv
+import io
 import json
+import pickle
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,6 +14,7 @@ import pytest
 
 from cores.config import NpuConfig
 from gen.cli import main
+from gen.files.results import write_entry
 from gen.prune.blocks import densities
 from gen.prune.counts import Counts
 from gen.prune.plan import read_model
@@ -187,6 +190,13 @@ def test_a_folder_is_of_one_session(model: onnx.ModelProto, tmp_path: Path):
     state.write_bytes(state.read_bytes()[:-1] + b"?")
     with pytest.raises(TrainError, match="state: damaged, or none of this name; remove it, and the session begins"):
         run(session_of(stage), model, tmp_path, tmp_path / "out")
+    pickled = pickle.dumps(Path("x"), protocol=2)
+    saved = io.BytesIO()
+    torch.save([1, 2], saved)
+    for content in (b"", b"no archive", pickled, saved.getvalue()):
+        write_entry(state, content)
+        with pytest.raises(TrainError, match="state: holds no session; remove it"):
+            run(session_of(stage), model, tmp_path, tmp_path / "out")
 
 
 @pytest.mark.cli
