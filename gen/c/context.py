@@ -1,5 +1,6 @@
 """A function in C so far: what kernels emit into, and the values that they find."""
 
+import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -12,8 +13,8 @@ from gen.onnx.model import Node, NodeError
 
 __all__ = ["Argument", "At", "Context", "Pending"]
 
-#: Numbers of one line of a table.
-_LINE = 12
+#: Numbers of one line of a table, and hexadecimal digits of its name: no two tables will have the same 64 bits.
+_LINE, _NAME = 12, 16
 
 @dataclass(frozen=True)
 class At:
@@ -47,14 +48,12 @@ class Pending:
 
 @dataclass
 class Context:
-    """``name`` begins the names of the tables; ``opset`` is that of ONNX's own operators."""
+    """``name``: of the function; ``opset`` is that of ONNX's own operators."""
 
     name: str
     opset: int
     values: dict[str, Value] = field(default_factory=dict)
     statements: list[str] = field(default_factory=list)
-    #: Tables by their definition, without the name.
-    tables: dict[tuple[str, str], str] = field(default_factory=dict)
     storages: list[Storage] = field(default_factory=list)
     helpers: dict[str, Helper] = field(default_factory=dict)
     node: Node | None = None
@@ -165,15 +164,18 @@ class Context:
         return storage.name
 
     def table(self, array: np.ndarray) -> str:
-        """The name of a constant array with these elements."""
+        """The name of a constant array with these elements, which is that of its content: functions that have the same
+        one share it.
+        """
         numbers = [literal(number, array.dtype) for number in array.ravel()] or ["0"]
         return self._table(c_type(array.dtype).name, numbers)
 
     def _table(self, kind: str, numbers: Sequence[str]) -> str:
         lines = [", ".join(numbers[first:first + _LINE]) for first in range(0, len(numbers), _LINE)]
         body = lines[0] if len(lines) == 1 else "\n    " + ",\n    ".join(lines) + "\n"
-        key = kind, f"[{len(numbers)}] = {{{body}}};"
-        return self.tables.setdefault(key, f"{self.name}_k{len(self.tables)}")
+        text = f"[{len(numbers)}] = {{{body}}};\n"
+        name = f"k_{hashlib.sha256(f'{kind}{text}'.encode()).hexdigest()[:_NAME]}"
+        return self.use(Helper(name, f"static const {kind} {name}{text}"))
 
     def sizes(self, dims: Sequence[Dim]) -> str:
         """The name of an array of size_t."""

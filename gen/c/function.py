@@ -45,9 +45,9 @@ class Port:
 class CFunction:
     """``void name(const T *inputs..., T *outputs..., void *arena)``, in C99.
 
-    ``source``: the function and its constants, without the ``helpers`` that it calls. Each output that is ``sized`` is
-    followed by ``size_t *{word}_shape``. Inputs, outputs and arena do not overlap; the arena has ``arena_size`` bytes,
-    aligned to ``alignment``, may be NULL if it has none, and holds nothing between two calls.
+    ``source``: the function, without the ``helpers`` that it refers to, its constants among them. Each output that is
+    ``sized`` is followed by ``size_t *{word}_shape``. Inputs, outputs and arena do not overlap; the arena has
+    ``arena_size`` bytes, aligned to ``alignment``, may be NULL if it has none, and holds nothing between two calls.
     """
 
     name: str
@@ -61,7 +61,9 @@ class CFunction:
 
 
 def render(functions: Sequence[CFunction], *, prototypes: bool = False) -> str:
-    """One file in C with all of them, and each helper once; with their ``prototypes``, where no header has them."""
+    """One file in C with all of them, and each helper and table of constants once; with their ``prototypes``, where no
+    header has them.
+    """
     helpers = in_order([helper for function in functions for helper in function.helpers])
     head = _HEAD.format(alignment=ALIGNMENT)
     declared = "".join(f"{function.prototype};\n" for function in functions) + "\n" if prototypes else ""

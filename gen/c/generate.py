@@ -185,6 +185,5 @@ def _source(c: Context, inputs: list[Port], outputs: list[Port], parameters: lis
     unused = [f"(void){port.word};" for port in inputs if port.word not in words]
     body = "\n    ".join([*unused, body]) if unused else body
     prototype = f"void {c.name}({', '.join(parameters)})"
-    tables = "".join(f"static const {kind} {word}{text}\n" for (kind, text), word in c.tables.items())
-    source = f"{tables}{prototype}\n{{\n    {body}\n}}\n"
+    source = f"{prototype}\n{{\n    {body}\n}}\n"
     return CFunction(c.name, source, prototype, tuple(inputs), tuple(outputs), size, tuple(c.helpers.values()))

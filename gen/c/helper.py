@@ -1,4 +1,6 @@
-"""Functions in C that generated code calls: one for an operation and its types, whatever the shapes."""
+"""What generated functions refer to, once in a file: a helper function for an operation and its types, whatever the
+shapes; a table of constants.
+"""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -9,7 +11,7 @@ __all__ = ["Helper", "Template", "in_order", "instance"]
 
 @dataclass(frozen=True)
 class Helper:
-    """A static function ``name``, which calls those that it ``needs``; ``source`` ends with a line break."""
+    """A static function ``name``, which calls those that it ``needs``, or a table. ``source`` ends a line."""
 
     name: str
     source: str = field(repr=False, compare=False)

@@ -81,6 +81,26 @@ def test_operators_share_their_code(rng: np.random.Generator) -> None:
     assert render(functions).count("static void op_softmax_f32(") == 1
 
 
+def test_functions_share_their_constants(rng: np.random.Generator, tmp_path: Path) -> None:
+    """The same numbers of the same type are in a file once; of another type, or others, they are not."""
+    weights = floats(rng, 40)
+    models = {"f": several([make("Mul", ["x", "w"], ["y"])], {"x": floats(rng, 40), "w": weights}, ["x"], ["y"]),
+              "g": several([make("Add", ["x", "w"], ["y"])], {"x": floats(rng, 40), "w": weights}, ["x"], ["y"]),
+              "other": several([make("Add", ["x", "w"], ["y"])], {"x": floats(rng, 40), "w": -weights}, ["x"], ["y"]),
+              "wide": several([make("Sub", ["x", "w"], ["y"])], {"x": i64(*range(40)), "w": i64(*range(40))}, ["x"],
+                              ["y"]),
+              "narrow": several([make("Sub", ["x", "w"], ["y"])], {
+                  "x": np.arange(40, dtype=np.int32), "w": np.arange(40, dtype=np.int32)}, ["x"], ["y"])}
+    functions = [generate(model, name) for name, (model, _) in models.items()]
+    text = render(functions)
+    assert (text.count("static const float k_"), text.count("static const int64_t k_"),
+            text.count("static const int32_t k_")) == (2, 1, 1)
+    library = Library(functions, tmp_path)
+    for name, (model, inputs) in models.items():
+        for got, expected in zip(library(name, inputs), reference(model, inputs), strict=True):
+            assert difference(got, expected) <= 1
+
+
 def test_outputs_that_are_inputs_constants_or_each_other(rng: np.random.Generator, tmp_path: Path) -> None:
     nodes = [make("Identity", ["x"], ["same"]), make("Reshape", ["x", "flat"], ["again"]), make("Exp", ["x"], ["e"]),
              make("Reshape", ["e", "flat"], ["f"]), make("Identity", ["k"], ["constant"])]
@@ -135,7 +155,7 @@ def test_constants_that_are_dequantised_stay_integers(rng: np.random.Generator, 
     model, inputs = several(nodes, {"x": floats(rng, 3, 8), "w": rng.integers(-9, 9, (8, 5), np.int8),
                                     "scale": np.array(0.25, np.float32)}, ["x"], ["y"])
     function = generate(model, "f")
-    assert "static const int8_t" in function.source
+    assert "static const int8_t" in render([function])
     assert difference(Library([function], tmp_path)("f", inputs)[0], reference(model, inputs)[0]) <= 1
 
 
