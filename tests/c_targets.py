@@ -80,7 +80,7 @@ def build(folder: Path, target: Target, *, optimise: str = "-O2", flags: Sequenc
     that `deploy --language c` has written there, unless others are named. Its objects are in the folder ``TARGET`` of
     it. Raises CalledProcessError.
     """
-    for name in ("piped_backend.h", program, *target.sources):
+    for name in ("piped_backend.h", "piped_work.h", program, *target.sources):
         shutil.copy(_HERE / name, folder)
     own = folder / target.name
     own.mkdir(exist_ok=True)

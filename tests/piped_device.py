@@ -3,10 +3,13 @@ tests/npudriver/piped_backend.h asks.
 """
 
 import enum
+import os
 import struct
 import subprocess
 import threading
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor, wait
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import BinaryIO
@@ -17,7 +20,7 @@ from cores.config import NpuConfig
 from npudriver import Backend, Buffer
 from sim.devices.functional import FunctionalBackend
 
-__all__ = ["Answers", "PipedError", "run_piped"]
+__all__ = ["Answers", "PipedError", "run_piped", "run_together"]
 
 
 class PipedError(Exception):
@@ -175,3 +178,39 @@ def run_piped(command: Sequence[str | Path], config: NpuConfig, samples: Sequenc
     if said or code not in (0, 1) or (code == 1) != (served.answers.status is not None):
         raise PipedError(f"ended with {code}: {said.strip()[-2000:]}")
     return served.answers
+
+
+def run_together(command: Sequence[str | Path], config: NpuConfig, samples: Sequence[Sequence[Sequence[bytes]]],
+                 element: Sequence[int], *, timeout: float = 600) -> list[Answers]:
+    """What instances of a model in one program (piped_several.c) make of the ``samples`` of each, at the same time and
+    on a device each. As `run_piped`.
+    """
+    mine, theirs = [], []
+    for one in samples:
+        (their_from, my_to), (my_from, their_to) = os.pipe(), os.pipe()
+        theirs += [their_from, their_to]
+        mine.append(_Served(FunctionalBackend(config), one, element, os.fdopen(my_from, "rb"), os.fdopen(my_to, "wb")))
+    process = subprocess.Popen([*map(str, command), *map(str, theirs)], pass_fds=theirs, stdin=subprocess.DEVNULL,
+                               stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+    for end in theirs:
+        os.close(end)
+    with ThreadPoolExecutor(len(mine)) as threads:
+        running = [threads.submit(served.run) for served in mine]
+        for one in running:     # without its device the program would wait for ever
+            one.add_done_callback(lambda done: process.kill() if done.exception() else None)
+        try:
+            _, said = process.communicate(timeout=timeout)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            _, said = process.communicate()
+        wait(running)
+        for served in mine:
+            for stream in (served.requests, served.replies):
+                with suppress(BrokenPipeError):
+                    stream.close()
+    for one in running:
+        with suppress(BrokenPipeError):     # it has ended, and says why
+            one.result()
+    if said or process.returncode:
+        raise PipedError(f"ended with {process.returncode}: {said.decode(errors='replace').strip()[-2000:]}")
+    return [served.answers for served in mine]

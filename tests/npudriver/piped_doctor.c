@@ -6,19 +6,21 @@
 #include "npugen_doctor.h"
 #include "piped_backend.h"
 
+static piped_end end = {0, 1};
+
 static void report(void *context, const npugen_finding *finding) {
     char line[1024];
     (void)context;
     snprintf(line, sizeof line, "%s %s: %s | %s | %s", finding->ok ? "ok" : "FAILED", finding->check, finding->found,
              finding->wrong, finding->next);
-    piped_request(PIPED_SAY, (uint32_t)strlen(line), 0, 0);
-    piped_put(line, strlen(line));
+    piped_request(&end, PIPED_SAY, (uint32_t)strlen(line), 0, 0);
+    piped_put(&end, line, strlen(line));
 }
 
 static void put(void *context, const char *text, size_t size) {
     (void)context;
-    piped_request(PIPED_SAY, (uint32_t)size, 0, 0);
-    piped_put(text, size);
+    piped_request(&end, PIPED_SAY, (uint32_t)size, 0, 0);
+    piped_put(&end, text, size);
 }
 
 /* With any argument, a dump. */
@@ -26,7 +28,7 @@ int main(int argc, char **argv) {
     npugen_doctor doctor;
     (void)argv;
     memset(&doctor, 0, sizeof doctor);
-    doctor.backend = piped_backend();
+    doctor.backend = piped_backend(&end);
     if (argc > 1) {
         npugen_dump(&doctor.backend, &npugen_shown_machine, put, NULL);
         return 0;

@@ -6,7 +6,8 @@
 #include "piped_backend.h"
 static uint64_t arena[NPUGEN_MODEL_ARENA_BYTES / sizeof(uint64_t) + 1u];
 int main(void) {
-    const npugen_backend backend = piped_backend();
+    piped_end end = {0, 1};
+    const npugen_backend backend = piped_backend(&end);
     static npugen_device device;
     static npugen_model model;
     static float x[5] = {1, 2, -1, 0.5f, 3}, y[3], first[3], h[12], bad[5];

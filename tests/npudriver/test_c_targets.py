@@ -6,11 +6,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.c_models import Deployed, deployed, differing, measured, piped
+from gen.run.application import open_application
+from gen.run.inputs import Samples
+from gen.run.runner import run_model
+from tests.c_models import TOLERANCE, Deployed, deployed, differing, measured, piped
 from tests.c_networks import NETWORKS_OF_C, made_network
 from tests.c_targets import BACKENDS, DATA, FUNCTIONS, LIBRARY, TARGETS, build, require
 from tests.gen.qdq import Builder
-from tests.piped_device import PipedError
+from tests.piped_device import PipedError, run_together
 
 from .small import CONFIG
 from .test_c_model import MODELS
@@ -66,6 +69,36 @@ def test_instructions_are_counted(seed: int, tmp_path: Path) -> None:
     assert hard["differ"] == soft["differ"] == 0 and hard["cycles"] == soft["cycles"] > 1000
     assert 3 * 64 * 10 < hard["processor"] < soft["processor"] / 2
     assert hard["driver"] > 0 and hard["copies"] > 0 and hard["part_code"] > 100 and hard["library_constants"] > 500
+
+
+def test_instances_at_the_same_time(seed: int, rng: np.random.Generator, tmp_path: Path) -> None:
+    """Three in one program, each on a thread and a device of its own: samples are as Python has them, and threads
+    share no byte that any of them writes (ThreadSanitizer).
+    """
+    require(TARGETS["gcc"])
+    package = small("alternating", seed, tmp_path)
+    command = build(package.folder, TARGETS["gcc"], flags=("-fsanitize=thread", "-pthread"), program="piped_several.c")
+    samples = rng.uniform(-2, 2, (3, 4, 1, 4, 6, 6)).astype(np.float32)
+    application = open_application(tmp_path / "alternating.onnx", CONFIG)
+    answers = run_together(command, CONFIG, [[[x.tobytes()] for x in one] for one in samples], [4])
+    for one, found in zip(samples, answers, strict=True):
+        made = run_model(application, Samples({"x": one[:, 0]}, None, None), "reference")
+        for inference, outputs in zip(made.inferences, found.outputs, strict=True):
+            (expected,) = inference.outputs.values()
+            got = np.frombuffer(outputs[0][1], np.float32)
+            assert np.abs(got - expected.ravel()).max() <= TOLERANCE * np.abs(expected).max()
+
+
+def test_nothing_is_written_but_what_the_caller_gives(seed: int, tmp_path: Path) -> None:
+    """There are no variables that two instances would share: objects have code and constants alone."""
+    require(TARGETS["gcc"])
+    package = small("alternating", seed, tmp_path)
+    build(package.folder, TARGETS["gcc"], flags=("-fno-pic", "-no-pie"))
+    for source in (FUNCTIONS, *LIBRARY):
+        said = subprocess.run(["nm", package.folder / "gcc" / f"{Path(source).stem}.o"], check=True,
+                              capture_output=True, text=True).stdout
+        kinds = {line.split()[-2] for line in said.splitlines()}
+        assert "T" in kinds and not kinds & set("bBdDgGsSC"), said
 
 
 @pytest.mark.parametrize("compiler", ["gcc", "clang"])
