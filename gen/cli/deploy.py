@@ -23,6 +23,9 @@ _SAMPLES = 12
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("model", type=Path, metavar="MODEL.onnx|PROGRAM")
+    parser.add_argument("--variant", metavar="NAME",
+                        help="which model, where a folder is given that `train --variants` filled; float ones need "
+                             "--calibrate")
     parser.add_argument("-o", "--output", type=Path, required=True, metavar="FOLDER|FILE.tar.gz",
                         help="a new or empty folder, or an archive of one")
     parser.add_argument("--input", type=Path, metavar="FILE",
@@ -44,7 +47,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_json_option(parser)
 
 
+def chosen_model(model: Path, variant: str | None) -> Path:
+    """Of a folder that `train --variants` filled the model of that name. Raises UsageError."""
+    if variant is None:
+        return model
+    names = sorted(path.stem for path in model.glob("*.onnx")) if model.is_dir() else []
+    if not names:
+        raise UsageError(f"--variant goes with a folder that `train --variants` filled, not with {model}",
+                         code="option-conflict")
+    if variant not in names:
+        raise UsageError(f"{model}: --variant must be one of {', '.join(names)}, not {variant}", code="option-conflict")
+    return model / f"{variant}.onnx"
+
+
 def run(arguments: argparse.Namespace) -> None:
+    arguments.model = chosen_model(arguments.model, arguments.variant)
     refuse_to_replace(arguments.output, arguments.model, arguments.input, arguments.calibrate, arguments.config)
     from gen.deploy.c_model import write_c_package
     from gen.deploy.c_states import parse_states

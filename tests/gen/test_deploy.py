@@ -186,6 +186,22 @@ def test_several_samples_are_under_way_in_segments(partitioned, tmp_path, rng):
             model.run({})
 
 
+def test_a_variant_of_a_folder(model, tmp_path, capsys):
+    shutil.copy(model, tmp_path / "made" / "01-stage-1.onnx")
+    assert deploy(model.parent, tmp_path / "out", "--variant", "01-stage-1") == 0
+    assert deploy(tmp_path / "made" / "01-stage-1.onnx", tmp_path / "same") == 0
+    names = sorted(path.name for path in (tmp_path / "out").iterdir())
+    assert names == sorted(path.name for path in (tmp_path / "same").iterdir())
+    assert (tmp_path / "out/model.json").read_bytes() == (tmp_path / "same/model.json").read_bytes()
+    capsys.readouterr()
+    for given, message in ((model.parent, "--variant must be one of 01-stage-1, model, not ../x"),
+                           (model, "--variant goes with a folder that `train --variants` filled"),
+                           (tmp_path / "nothing", "--variant goes with a folder")):
+        other = tmp_path / "other"
+        said = error_line(capsys, 2, "deploy", str(given), "-o", str(other), "--variant", "../x")
+        assert message in said and not other.exists()
+
+
 def test_what_is_refused(model, tmp_path, capsys):
     full = tmp_path / "full"
     full.mkdir()
