@@ -1,6 +1,8 @@
-"""Runs the C library on random images and calls (tests/fuzz/c), in whatever this machine can build.
+"""Runs the C library, or a model in C, on random data and calls (tests/fuzz/c), in whatever this machine can build.
 
-    python -m tests.fuzz.c_library WAY COUNT SEED
+    python -m tests.fuzz.c_library WAY COUNT SEED [TARGET]
+
+TARGET is image (default: the library, on images), model (a model in C) or states (the same, which keeps outputs).
 
 WAY is libfuzzer (clang: AddressSanitizer, UndefinedBehaviorSanitizer, cases led by coverage), sanitizers (the same two
 of any compiler, cases from a generator), pages (no sanitizer: blocks end where memory does) or arm (the same on a
@@ -16,8 +18,10 @@ from pathlib import Path
 
 from cores.config import NpuConfig
 from gen.hw.export import driver_header
+from tests.c_targets import DATA, FUNCTIONS, LIBRARY
+from tests.fuzz.c_model import write_model
 
-__all__ = ["WAYS", "NotHereError", "run"]
+__all__ = ["TARGETS", "WAYS", "NotHereError", "run"]
 
 _HERE = Path(__file__).parent / "c"
 _LIBRARY = Path(__file__).parents[2] / "npudriver" / "c"
@@ -26,6 +30,9 @@ _SANITIZERS = "address,undefined"
 #: Longest case of libFuzzer, in bytes: as long as the generator's.
 _LONGEST = 208
 
+#: Target -> what it reaches, which it prints in the end.
+TARGETS = {"image": r"(\d+) images loaded, (\d+) inputs written", "model": r"(\d+) samples begun, (\d+) ended",
+           "states": r"(\d+) samples begun, (\d+) ended"}
 #: Way -> compilers of which the first that is here is taken, their options, and what runs the result.
 WAYS: dict[str, tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]] = {
     "libfuzzer": (("clang",), (f"-fsanitize=fuzzer,{_SANITIZERS}", "-fno-sanitize-recover=all"), ()),
@@ -39,7 +46,7 @@ class NotHereError(Exception):
     """What a way needs is not installed; the message says what."""
 
 
-def _build(folder: Path, way: str) -> Path:
+def _build(folder: Path, way: str, target: str) -> Path:
     """Raises NotHereError; CalledProcessError, with the compiler's messages, where the sources are at fault."""
     compilers, options, runner = WAYS[way]
     compiler = next((found for name in compilers if (found := shutil.which(name))), None)
@@ -52,34 +59,42 @@ def _build(folder: Path, way: str) -> Path:
                                     "{ return data && size > 99; }\n")
     if subprocess.run([compiler, *options, "-o", "empty", "empty.c"], cwd=folder, capture_output=True).returncode:
         raise NotHereError(f"{way}: {compiler} does not link {' '.join(options)}")
-    (folder / "npugen_regs.h").write_text(driver_header(NpuConfig.preset(16)))
-    sources = [_HERE / "image.c", *([] if way == "libfuzzer" else [_HERE / "replay.c"]), _LIBRARY / "npugen.c"]
-    subprocess.run([compiler, *_STRICT, *options, f"-I{folder}", f"-I{_LIBRARY}", "-o", folder / way, *sources],
-                   check=True, capture_output=True, text=True)
-    return folder / way
+    sources = ["replay.c"] * (way != "libfuzzer")
+    if target == "image":
+        (folder / "npugen_regs.h").write_text(driver_header(NpuConfig.preset(16)))
+        sources, own = ["image.c", *sources], [_LIBRARY / "npugen.c"]
+    else:
+        write_model(folder, NpuConfig.preset(16), states=target == "states")
+        sources, own = ["model.c", *sources], [folder / name for name in (FUNCTIONS, *LIBRARY, DATA)]
+    binary = folder / f"{way}-{target}"
+    subprocess.run([compiler, *_STRICT, "-ffp-contract=off", *options, f"-I{folder}", f"-I{_LIBRARY}", "-o", binary,
+                    *(_HERE / name for name in sources), *own, "-lm"], cwd=folder, check=True, capture_output=True,
+                   text=True)
+    return binary
 
 
-def run(folder: Path, way: str, count: int, seed: int) -> tuple[subprocess.CompletedProcess[str], tuple[int, int]]:
-    """``count`` cases: how they ended, and how many images were loaded and inputs written. Raises as `_build`."""
-    binary = _build(folder, way)
+def run(folder: Path, way: str, count: int, seed: int,
+        target: str = "image") -> tuple[subprocess.CompletedProcess[str], tuple[int, int]]:
+    """``count`` cases: how they ended, and how much of the two things of `TARGETS` was reached. Raises as `_build`."""
+    binary = _build(folder, way, target)
     if way == "libfuzzer":
         arguments = [f"-runs={count}", f"-seed={seed % (1 << 32) or 1}", f"-max_len={_LONGEST}", "-len_control=0",
                      "-timeout=20", f"-artifact_prefix={folder}/"]
     else:
         arguments = [str(seed), str(count)]
     done = subprocess.run([*WAYS[way][2], binary, *arguments], cwd=folder, capture_output=True, text=True)
-    found = re.findall(r"(\d+) images loaded, (\d+) inputs written", done.stdout)
+    found = re.findall(TARGETS[target], done.stdout)
     return done, (int(found[-1][0]), int(found[-1][1])) if found else (0, 0)
 
 
 if __name__ == "__main__":
-    _way, _count, _seed = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
+    _way, _count, _seed, _target = sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), (*sys.argv[4:5], "image")[0]
     _folder = Path("build") / "fuzz-c"
     _folder.mkdir(parents=True, exist_ok=True)
     try:
-        _done, _reached = run(_folder.resolve(), _way, _count, _seed)
+        _done, _reached = run(_folder.resolve(), _way, _count, _seed, _target)
     except NotHereError as error:
         sys.exit(f"c_library: {error}")
-    print(_done.stderr[-3000:] if _done.returncode else f"{_count:,} cases, {_reached[0]:,} images loaded, "
-          f"{_reached[1]:,} inputs written")
+    _first, _second = re.sub(r"\(\\d\+\)", "{:,}", TARGETS[_target]).format(*_reached).split(", ", 1)
+    print(_done.stderr[-3000:] if _done.returncode else f"{_count:,} cases, {_first}, {_second}")
     sys.exit(1 if _done.returncode else 0)

@@ -24,7 +24,8 @@ int main(void) {
     /* A sample that is lost changes no state. */
     if (npugen_model_run(&model, none, outputs, UINT32_MAX) != NPUGEN_ARGUMENT) return 14;
     if (memcmp(npugen_model_state(&model, 0), h, sizeof h)) return 15;
-    if (npugen_model_prepare(&model, 0, inputs, outputs) || npugen_model_begin(&model, 0)) return 16;
+    if (npugen_model_prepare(&model, 0, inputs, outputs)) return 16;
+    if (npugen_model_end(&model, 0, 0) != NPUGEN_ARGUMENT || npugen_model_begin(&model, 0)) return 27;
     if (npugen_model_reset(&model) != NPUGEN_BUSY) return 17;
     if (npugen_model_prepare(&model, 0, inputs, outputs) != NPUGEN_BUSY) return 18;
     if (npugen_model_end(&model, 0, UINT32_MAX) || !memcmp(other, c, sizeof c)) return 19;
