@@ -158,7 +158,8 @@ def main() -> int:
                         help=f"of verilog, {', '.join(TARGETS)} (default verilog)")
     parser.add_argument("--json", action="store_true", help="print one object")
     arguments = parser.parse_args()
-    config, found = get_board("zu3eg").config(arguments.macs), {}
+    config = get_board("zu3eg").config(arguments.macs)
+    found: dict[str, dict[str, dict[str, int]]] = {}
     for name in arguments.models:
         with tempfile.TemporaryDirectory() as temporary:
             path = made_network(name, Path(temporary)) if name in NETWORKS_OF_C else Path(name)
@@ -166,13 +167,13 @@ def main() -> int:
             facts = {"programs": package.programs, "arena": package.model.arena}
             for where in arguments.on.split(","):
                 figures = _on_verilog(package) if where == "verilog" else measured(package, TARGETS[where])
-                found |= {f"{path.stem}.{where}.{word}": value for word, value in (facts | figures).items()}
+                found.setdefault(path.stem, {})[where] = facts | figures
                 if not arguments.json:
                     print(f"{path.stem} on {where}: {package.programs:,} programs, {package.model.arena:,} bytes for a "
                           f"sample on its way; {_words(figures)}", flush=True)
     if arguments.json:
         json.dump(found, sys.stdout, indent=1)
-    return int(any(value for name, value in found.items() if name.endswith(".differ")))
+    return int(any(figures["differ"] for places in found.values() for figures in places.values()))
 
 
 if __name__ == "__main__":

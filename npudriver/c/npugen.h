@@ -2,8 +2,8 @@
  *
  * A device is reached by a backend: npugen_uio.c is one for Linux (UIO and u-dma-buf), npugen_bare.c one for bare
  * metal, which wants up to four short functions of the processor. Registers and codes are those of npugen_regs.h,
- * programs those of npugen_program.h; both are generated. Nothing here allocates memory but the backend, and no call is
- * reentrant: one thread at a time.
+ * programs those of npugen_program.h; both are generated. Nothing here allocates memory but the backend, and there
+ * are no variables but those of a device: one thread at a time for each.
  */
 #ifndef NPUGEN_H
 #define NPUGEN_H
