@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from boards.linux import LinuxTree
 from boards.memory import MemoryPort
-from cores.config import NpuConfig
+from cores.config import PURPOSES, NpuConfig
 
 __all__ = ["Board"]
 
@@ -57,12 +57,12 @@ class Board:
     #: Options that name the device to the family's nextpnr; none where that does not know it.
     nextpnr: tuple[str, ...] = ()
 
-    def config(self, macs: int, **overrides: int) -> NpuConfig:
-        """The preset for ``macs`` on this board; ``overrides`` replace single fields.
+    def config(self, macs: int, purpose: str = PURPOSES[0], /, **overrides: int) -> NpuConfig:
+        """The preset for ``macs`` and a purpose on this board; ``overrides`` replace single fields.
 
         Raises ConfigError for what cannot be built.
         """
-        return NpuConfig.preset(macs, **{**self.machine_fields, **overrides})
+        return NpuConfig.preset(macs, purpose, **{**self.machine_fields, **overrides})
 
     @property
     def machine_fields(self) -> dict[str, int]:

@@ -113,8 +113,8 @@ class Guard:
     The plugin is told by Python's audit events, so that it sees what is started wherever the call is.
     """
 
-    #: What is no cost: Python itself asks for the processor's name.
-    _FREE = ("uname", "sleep", "git")
+    #: What is no cost: Python itself asks for the processor's name, Matplotlib once for the fonts.
+    _FREE = ("uname", "sleep", "git", "fc-list")
 
     def __init__(self) -> None:
         self._started: list[str] = []

@@ -27,7 +27,7 @@ INTERNAL = {"StageError", "ArchiveError", "ArrayError", "DocumentError", "EntryE
             "PictureError", "WindowError", "CheckError"}
 
 NEED_TORCH = ("gen.train.binary", "gen.train.call", "gen.train.course", "gen.train.fit", "gen.train.moving",
-              "gen.train.network", "gen.train.operators")
+              "gen.train.network", "gen.train.operators", "gen.train.scales")
 
 
 def exceptions() -> set[type[Exception]]:

@@ -3,9 +3,9 @@
 from cores.config.core import ConfigError
 from cores.config.npu_config import NpuConfig
 from cores.config.parts import part_of
-from cores.config.presets import COMPUTING_FEATURES, FEATURES, PRESET_MACS
+from cores.config.presets import COMPUTING_FEATURES, FEATURES, PRESET_MACS, PURPOSES
 from cores.config.units import UNITS, Unit
 
 __all__ = [
-    "COMPUTING_FEATURES", "FEATURES", "PRESET_MACS", "UNITS", "ConfigError", "NpuConfig", "Unit", "part_of",
+    "COMPUTING_FEATURES", "FEATURES", "PRESET_MACS", "PURPOSES", "UNITS", "ConfigError", "NpuConfig", "Unit", "part_of",
 ]

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from cores.config.core import ConfigError
-from cores.config.presets import feature_fields, features_of, preset_fields
+from cores.config.presets import PURPOSES, feature_fields, features_of, preset_fields
 from cores.config.units import UNITS, Settings
 from npudriver.files import read_text
 
@@ -34,12 +34,12 @@ class NpuConfig(Settings):
         self.check()
 
     @classmethod
-    def preset(cls, macs: int, **overrides: int) -> Self:
-        """The configuration that ``--macs`` stands for; ``overrides`` replace single fields.
+    def preset(cls, macs: int, purpose: str = PURPOSES[0], /, **overrides: int) -> Self:
+        """The configuration that ``--macs`` and ``--for`` stand for; ``overrides`` replace single fields.
 
         Raises ConfigError when there is no such preset.
         """
-        return cls(**preset_fields(macs, overrides))
+        return cls(**preset_fields(macs, overrides, purpose))
 
     @property
     def features(self) -> list[str]:

@@ -6,22 +6,36 @@ from dataclasses import asdict
 from cores.config.core import ConfigError
 from cores.config.units import UNITS, Settings
 
-__all__ = ["COMPUTING_FEATURES", "FEATURES", "PRESET_MACS", "feature_fields", "features_of", "preset_fields"]
+__all__ = [
+    "COMPUTING_FEATURES", "FEATURES", "PRESET_MACS", "PURPOSES", "feature_fields", "features_of", "preset_fields",
+]
 
-#: Lanes and memory depths of each ``--macs`` preset.
-_PRESETS: dict[int, dict[str, int]] = {
-    16: dict(oc_lanes=8, ic_lanes=8, nnz_lanes=1, pixel_lanes=2, input_depth=2048),
-    32: dict(oc_lanes=8, ic_lanes=8, nnz_lanes=2, pixel_lanes=2, input_depth=2048),
-    64: dict(oc_lanes=16, ic_lanes=16, nnz_lanes=2, pixel_lanes=2, input_depth=2048),
-    128: dict(oc_lanes=16, ic_lanes=16, nnz_lanes=4, pixel_lanes=2, input_depth=4096),
-    256: dict(oc_lanes=32, ic_lanes=16, nnz_lanes=4, pixel_lanes=2, input_depth=4096),
-    512: dict(oc_lanes=32, ic_lanes=32, nnz_lanes=8, pixel_lanes=2, select_fanin=16, input_depth=2048),
-    1024: dict(oc_lanes=64, ic_lanes=32, nnz_lanes=8, pixel_lanes=2, select_fanin=16, input_depth=2048),
+#: Lanes and memory depths of each ``--macs`` preset, by what it is for: networks with zeros among their weights, whose
+#: lanes select the channels that have some; or dense ones, whose lanes take the channels as they come, in fewer LUTs.
+_PRESETS: dict[str, dict[int, dict[str, int]]] = {
+    "sparse": {
+        16: dict(oc_lanes=8, ic_lanes=8, nnz_lanes=1, pixel_lanes=2, input_depth=2048),
+        32: dict(oc_lanes=8, ic_lanes=8, nnz_lanes=2, pixel_lanes=2, input_depth=2048),
+        64: dict(oc_lanes=16, ic_lanes=16, nnz_lanes=2, pixel_lanes=2, input_depth=2048),
+        128: dict(oc_lanes=16, ic_lanes=16, nnz_lanes=4, pixel_lanes=2, input_depth=4096),
+        256: dict(oc_lanes=32, ic_lanes=16, nnz_lanes=4, pixel_lanes=2, input_depth=4096),
+        512: dict(oc_lanes=32, ic_lanes=32, nnz_lanes=8, pixel_lanes=2, select_fanin=16, input_depth=2048),
+        1024: dict(oc_lanes=64, ic_lanes=32, nnz_lanes=8, pixel_lanes=2, select_fanin=16, input_depth=2048),
+    },
+    "dense": {
+        64: dict(oc_lanes=8, ic_lanes=8, nnz_lanes=4, pixel_lanes=2, select_fanin=2, input_depth=2048),
+        128: dict(oc_lanes=8, ic_lanes=8, nnz_lanes=8, pixel_lanes=2, select_fanin=1, input_depth=4096),
+        256: dict(oc_lanes=16, ic_lanes=16, nnz_lanes=8, pixel_lanes=2, select_fanin=2, input_depth=4096),
+        512: dict(oc_lanes=16, ic_lanes=16, nnz_lanes=16, pixel_lanes=2, select_fanin=1, input_depth=4096),
+        1024: dict(oc_lanes=32, ic_lanes=16, nnz_lanes=16, pixel_lanes=2, select_fanin=1, input_depth=4096),
+    },
 }
+#: What a preset can be for; the first unless something else is asked for.
+PURPOSES = tuple(_PRESETS)
 
 _LANES = ("oc_lanes", "ic_lanes", "pixel_lanes")
 
-PRESET_MACS = tuple(_PRESETS)
+PRESET_MACS = tuple(_PRESETS[PURPOSES[0]])
 
 #: Optional units by the names that people use, and the fields that each sets.
 FEATURES: dict[str, tuple[str, ...]] = {unit.name: unit.sets for unit in UNITS}
@@ -29,14 +43,18 @@ FEATURES: dict[str, tuple[str, ...]] = {unit.name: unit.sets for unit in UNITS}
 COMPUTING_FEATURES = tuple(unit.name for unit in UNITS if unit.computes)
 
 
-def preset_fields(macs: int, overrides: dict[str, int]) -> dict[str, int]:
+def preset_fields(macs: int, overrides: dict[str, int], purpose: str = PURPOSES[0]) -> dict[str, int]:
     """The fields of a preset; ``overrides`` replace single ones. Raises ConfigError where there is none."""
-    if macs not in _PRESETS:
-        presets = ", ".join(map(str, _PRESETS))
-        raise ConfigError(f"macs must be one of {presets} (or give the lanes by hand), not {macs!r}",
-                          code="unknown-name")
-    others = next((unit.lanes[macs] for unit in UNITS if macs in unit.lanes and overrides.get(unit.fields[0])), None)
-    values = {**(others or _PRESETS[macs]), **overrides}
+    if purpose not in _PRESETS:
+        raise ConfigError(f"a preset is for {' or '.join(PURPOSES)}, not for {purpose!r}", code="unknown-name")
+    presets = _PRESETS[purpose]
+    if macs not in presets:
+        for_it = "" if purpose == PURPOSES[0] else f" for {purpose} networks"
+        raise ConfigError(f"macs must be one of {', '.join(map(str, presets))}{for_it} (or give the lanes by hand), "
+                          f"not {macs!r}", code="unknown-name")
+    others = next((unit.lanes[macs] for unit in UNITS
+                   if purpose == PURPOSES[0] and macs in unit.lanes and overrides.get(unit.fields[0])), None)
+    values = {**(others or presets[macs]), **overrides}
     if "input_depth" not in overrides and all(isinstance(values[lanes], int) and values[lanes] > 0 for lanes in _LANES):
         # The same bytes, in however many banks. Lanes that cannot be are refused where the machine is made.
         machine = Settings(**values)
@@ -68,7 +86,7 @@ def feature_fields(config: Settings, names: Collection[str]) -> dict[str, int]:
 
 def _other_lanes(config: Settings, wanted: Collection[str]) -> dict[str, int]:
     """What units with these fields make of the lanes and banks of a preset; nothing of lanes that are another's."""
-    preset = _PRESETS.get(config.macs, {})
+    preset = _PRESETS[PURPOSES[0]].get(config.macs, {})
     units = [unit for unit in UNITS if config.macs in unit.lanes and unit.fields[0] in wanted]
     if not units or any(getattr(config, name) != value for name, value in preset.items()):
         return {}

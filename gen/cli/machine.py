@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from boards.board import Board
 from boards.registry import BOARDS, get_board
-from cores.config import COMPUTING_FEATURES, FEATURES, PRESET_MACS, UNITS, ConfigError, NpuConfig
+from cores.config import COMPUTING_FEATURES, FEATURES, PRESET_MACS, PURPOSES, UNITS, ConfigError, NpuConfig
 from gen.cli.calibration import chosen_calibration, say
 from gen.cli.common import messages, status
 from gen.cli.errors import UsageError
@@ -46,6 +46,9 @@ def add_machine_options(parser: argparse.ArgumentParser, *, boards: Collection[s
     presets = ", ".join(map(str, PRESET_MACS))
     group.add_argument("--macs", type=int, metavar="N",
                        help=f"multiply-accumulates a cycle: {presets} (default {macs})")
+    group.add_argument("--for", dest="purpose", choices=PURPOSES, metavar="|".join(PURPOSES),
+                       help="what --macs is for: networks whose weights were pruned, or dense ones, in fewer LUTs; "
+                            f"without depthwise and with little use of zeros (default {PURPOSES[0]})")
     group.add_argument("--config", type=Path, metavar="JSON",
                        help="configuration as `build` writes it, instead of --macs")
     group.add_argument("--features", type=_features, metavar="LIST",
@@ -90,7 +93,7 @@ def _features(text: str) -> tuple[str, ...]:
 
 def _machine_given(arguments: argparse.Namespace) -> bool:
     """Whether any option asks for a certain configuration; --board alone does not."""
-    return any(getattr(arguments, name) is not None for name in ("macs", "config", "features", *_BY_HAND))
+    return any(getattr(arguments, name) is not None for name in ("macs", "purpose", "config", "features", *_BY_HAND))
 
 
 def chosen_board(arguments: argparse.Namespace) -> Board:
@@ -111,22 +114,24 @@ def chosen_config(arguments: argparse.Namespace, features: Sequence[str] | None 
     """
     features = arguments.features if features is None else features
     by_hand = {name: getattr(arguments, name) for name in _BY_HAND if getattr(arguments, name) is not None}
-    if arguments.config is not None and arguments.macs is not None:
-        raise UsageError("--config and --macs exclude each other: the file says how many MACs there are",
+    lanes = {"--macs": arguments.macs, "--for": arguments.purpose}
+    given = [option for option, value in lanes.items() if value is not None]
+    if arguments.config is not None and given:
+        raise UsageError(f"--config and {given[0]} exclude each other: the file says which lanes there are",
                          code="option-conflict")
 
     def machine(**overrides: int) -> NpuConfig:
         if arguments.config is not None:
             return dataclasses.replace(_load(arguments.config), **overrides)
         macs = DEFAULT_MACS if arguments.macs is None else arguments.macs
-        return chosen_board(arguments).config(macs, **overrides)
+        return chosen_board(arguments).config(macs, _purpose(arguments), **overrides)
 
     if features is None:
         return machine(**by_hand)
-    lanes = machine(**{name: value for name, value in by_hand.items() if name in _LANES})
+    preset = machine(**{name: value for name, value in by_hand.items() if name in _LANES})
 
     def with_features(names: Sequence[str]) -> NpuConfig:
-        return machine(**{**lanes.feature_fields(names), **by_hand})
+        return machine(**{**preset.feature_fields(names), **by_hand})
 
     if features == (_ALL,):
         # Those first that are there by hand: they are meant.
@@ -137,6 +142,10 @@ def chosen_config(arguments: argparse.Namespace, features: Sequence[str] | None 
     except ConfigError as error:
         way_out = _way_out(arguments, with_features, features) if features is arguments.features else ""
         raise ConfigError.of(error, f"{error}{way_out}") from None
+
+
+def _purpose(arguments: argparse.Namespace) -> str:
+    return PURPOSES[0] if arguments.purpose is None else str(arguments.purpose)
 
 
 def described(config: NpuConfig, board: str | None) -> str:
@@ -178,8 +187,11 @@ def _can_be_built(make: Callable[[Sequence[str]], NpuConfig], features: Sequence
     return True
 
 
-def _preset(board: Board, macs: int) -> Callable[[Sequence[str]], NpuConfig]:
-    return lambda features: board.config(macs, **board.config(macs).feature_fields(features))
+def _preset(board: Board, macs: int, purpose: str) -> Callable[[Sequence[str]], NpuConfig]:
+    def config(features: Sequence[str]) -> NpuConfig:
+        return board.config(macs, purpose, **board.config(macs, purpose).feature_fields(features))
+
+    return config
 
 
 def _way_out(arguments: argparse.Namespace, with_features: Callable[[Sequence[str]], NpuConfig],
@@ -189,10 +201,15 @@ def _way_out(arguments: argparse.Namespace, with_features: Callable[[Sequence[st
     if not features or not _can_be_built(with_features, ()):
         return ""
     wrong = next(name for end, name in enumerate(features, 1) if not _can_be_built(with_features, features[:end]))
-    able = []
+    ways = []
     if all(getattr(arguments, name) is None for name in _LANES):
-        able = [str(macs) for macs in PRESET_MACS if _can_be_built(_preset(board, macs), features)]
-    presets = f", or take a preset that has it (--macs {', '.join(able)})" if able else ""
+        macs = DEFAULT_MACS if arguments.macs is None else arguments.macs
+        able = [str(other) for other in PRESET_MACS
+                if _can_be_built(_preset(board, other, _purpose(arguments)), features)]
+        ways += [f"--macs {', '.join(able)}"] if able else []
+        ways += [f"--for {other}" for other in PURPOSES
+                 if other != _purpose(arguments) and _can_be_built(_preset(board, macs, other), features)]
+    presets = f", or take a preset that has it ({'; '.join(ways)})" if ways else ""
     return f"; leave {wrong} out of --features{presets}"
 
 

@@ -106,9 +106,9 @@ def machines() -> tuple[Machine, ...]:
 #: Component -> what its area grows with; optional units add terms of their own. Of terms that fit alike the first is
 #: taken. Components that are not named are as large in every machine.
 _TERMS: dict[str, Callable[[NpuConfig], Sequence[float]]] = {
-    # A MAC has a multiplexer, and adders that cost as 5.4 of its inputs do (xcup, 256 MACs of 4, 16 and 32 inputs,
-    # before slices had sums). Sums of products of 27 bits stay packed, in slices; narrower ones are added beside them.
-    "compute": lambda c: (1, c.ic_lanes, c.macs * (5.4 + c.select_fanin), (c.multiplier_width < 27) * c.macs),
+    # A MAC has adders and registers, and a multiplexer of as many inputs as it chooses from. Sums of products of 27
+    # bits stay packed, in slices; narrower ones are added beside them.
+    "compute": lambda c: (1, c.ic_lanes, c.macs, c.macs * c.select_fanin, (c.multiplier_width < 27) * c.macs),
     "load": lambda c: (c.ic_lanes, 1),
     "store": lambda c: (c.ic_lanes, 1, (c.multiplier_width < 27) * c.ic_lanes),
     "weight_ring": lambda c: (c.ic_lanes, 1),

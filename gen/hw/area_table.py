@@ -1,18 +1,21 @@
-"""Makes the table that `gen.hw.area` reckons with: ``python -m gen.hw.area_table [BOARD:MACS[:FEATURES] ...]``.
+"""Makes the table that `gen.hw.area` reckons with: ``python -m gen.hw.area_table [MACHINE ...]``, a machine being
+``BOARD:MACS[:FEATURES[:PURPOSE]]``.
 
 Synthesises the machines named, or those of all families, which takes minutes each, and writes all that it knows of them
-to ``area.json``; a machine that is there already is replaced. Results are kept, as those of ``build --synth`` are.
+to ``area.json``; a machine that is there already is replaced. One of which the Verilog and all else that synthesis goes
+by is as it was (``key``) is not synthesised again. Results are kept, as those of ``build --synth`` are.
 ``--list`` synthesises nothing: it prints what the table has.
 """
 
 import argparse
 import json
 import sys
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from boards.board import Board
 from boards.registry import get_board
-from cores.config import NpuConfig
+from cores.config import PURPOSES, NpuConfig
 from cores.emit import emit_verilog
 from cores.errors import NpugenError
 from gen.families.registry import FAMILIES
@@ -22,7 +25,7 @@ from sim.folders import cache_folder
 
 from .area import TABLE, from_others, machines
 from .hardware import hardware_digest
-from .synth import synthesize
+from .synth import synthesis_key, synthesize
 
 __all__ = ["MACHINES", "listed", "measure"]
 
@@ -32,18 +35,25 @@ MACHINES = tuple(machine for family in FAMILIES.values() for machine in family.m
 
 def _machine(machine: str) -> tuple[Board, NpuConfig]:
     """Raises BoardError, ConfigError."""
-    name, macs, features = (*machine.split(":"), "")[:3]
-    board = get_board(name)
-    plain = board.config(int(macs))
-    return board, board.config(int(macs), **plain.feature_fields(features.split(","))) if features else plain
+    name, macs, features, purpose = (*machine.split(":"), "", "")[:4]
+    board, preset = get_board(name), (int(macs), purpose or PURPOSES[0])
+    plain = board.config(*preset)
+    return board, board.config(*preset, **plain.feature_fields(features.split(","))) if features else plain
 
 
-def measure(machine: str) -> dict[str, Any]:
-    """An entry of the table. Raises BoardError, ConfigError, SynthesisError."""
+def measure(machine: str, known: Sequence[Mapping[str, Any]] = ()) -> dict[str, Any]:
+    """An entry of the table, made of that of the same machine among ``known`` ones where nothing that decides it has
+    changed. Raises BoardError, ConfigError, SynthesisError.
+    """
     board, config = _machine(machine)
-    report = synthesize(emit_verilog(config), "npu", board.family, cache=cache_folder() / "synth")
-    return {"family": board.family, "config": config.to_dict(), "components": report.components,
-            "hardware": hardware_digest(board.family)}
+    verilog = emit_verilog(config)
+    entry = {"family": board.family, "config": config.to_dict(), "hardware": hardware_digest(board.family),
+             "key": synthesis_key(verilog, "npu", board.family)}
+    for one in known:
+        if all(one.get(name) == entry[name] for name in ("family", "config", "key")):
+            return {**one, **entry}
+    report = synthesize(verilog, "npu", board.family, cache=cache_folder() / "synth")
+    return {**entry, "components": report.components}
 
 
 def listed() -> list[dict[str, Any]]:
@@ -79,7 +89,8 @@ def _print(rows: list[dict[str, Any]]) -> None:
 
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m gen.hw.area_table", description="Makes the table of areas.")
-    parser.add_argument("machines", nargs="*", metavar="BOARD:MACS[:FEATURES]", help="default: those of all families")
+    parser.add_argument("machines", nargs="*", metavar="BOARD:MACS[:FEATURES[:PURPOSE]]",
+                        help="default: those of all families")
     parser.add_argument("--list", action="store_true", help="synthesise nothing; print what the table has")
     parser.add_argument("--json", action="store_true", help="of --list: as JSON")
     return parser.parse_args()
@@ -88,7 +99,7 @@ def _arguments() -> argparse.Namespace:
 def main(names: list[str]) -> None:
     entries = json.loads(read_file(TABLE))["machines"] if TABLE.is_file() else []
     for name in names or MACHINES:
-        entry = measure(name)
+        entry = measure(name, entries)
         entries = [one for one in entries if (one["family"], one["config"]) != (entry["family"], entry["config"])]
         entries.append(entry)
         entries.sort(key=lambda one: (one["family"], json.dumps(one["config"], sort_keys=True)))

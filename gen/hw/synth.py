@@ -92,9 +92,7 @@ def synthesize(verilog: str, top: str, family: str, *, cache: Path | None = None
     """
     target = get_family(family)
     instances = _component_modules(verilog, top)
-    keep = [f"setattr -mod -set keep_hierarchy 1 {module}" for module in sorted(set(instances.values()))]
-    commands = ["read_verilog design.v", f"hierarchy -check -top {top}", *keep, HIDE_ELEMENTS,
-                *target.mapping(top)]
+    commands = _commands(instances, top, family)
 
     def make() -> Report:
         modules = _statistics(verilog, commands, target, progress)
@@ -107,6 +105,18 @@ def synthesize(verilog: str, top: str, family: str, *, cache: Path | None = None
         components["(top)"] = _count(target, modules.get(top, {}))
         return Report(family, _count(target, cells), dict(sorted(cells.items())), components)
 
-    scripts = "".join(target.scripts().values())
-    name = cache_key(verilog, *commands, scripts, repr((target.resources, target.counts)))
-    return kept(cache, f"{name}.kept", lambda values: Report(**values), make)
+    return kept(cache, f"{synthesis_key(verilog, top, family)}.kept", lambda values: Report(**values), make)
+
+
+def synthesis_key(verilog: str, top: str, family: str) -> str:
+    """Digest of all that decides what `synthesize` gives. Raises ValueError for an unknown family."""
+    target = get_family(family)
+    commands = _commands(_component_modules(verilog, top), top, family)
+    return cache_key(verilog, *commands, "".join(target.scripts().values()), repr((target.resources, target.counts)))
+
+
+def _commands(instances: Mapping[str, str], top: str, family: str) -> list[str]:
+    """Yosys's, with the hierarchy directly below ``top`` kept."""
+    keep = [f"setattr -mod -set keep_hierarchy 1 {module}" for module in sorted(set(instances.values()))]
+    return ["read_verilog design.v", f"hierarchy -check -top {top}", *keep, HIDE_ELEMENTS,
+            *get_family(family).mapping(top)]

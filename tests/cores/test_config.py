@@ -192,3 +192,18 @@ def test_part_of():
         str, int, float]
     with pytest.raises(AssertionError, match="in the place of str"):
         part_of(NpuConfig.preset(16, gather=1, winograd=1), str, parts)
+
+
+@pytest.mark.parametrize("macs", [64, 128, 256, 512, 1024])
+def test_presets_for_dense_networks_have_their_macs_in_lanes_that_do_not_choose_from_all(macs: int):
+    dense, sparse = NpuConfig.preset(macs, "dense"), NpuConfig.preset(macs)
+    assert dense.macs == sparse.macs == macs
+    assert dense.nnz_lanes * dense.select_fanin == dense.ic_lanes       # each lane has channels of its own
+    assert dense.select_fanin < sparse.select_fanin
+
+
+def test_a_preset_is_for_something_that_there_is():
+    with pytest.raises(ConfigError, match="for sparse or dense, not for 'quick'"):
+        NpuConfig.preset(256, "quick")
+    with pytest.raises(ConfigError, match="one of 64, 128, 256, 512, 1024 for dense networks"):
+        NpuConfig.preset(16, "dense")

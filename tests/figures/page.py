@@ -26,6 +26,8 @@ Constants = Mapping[str, Mapping[str, str]]
 
 _REGION = re.compile(r"(<!-- figures: ([^>]*?) -->\n).*?(<!-- end of figures -->\n)", re.S)
 _TABLE = re.compile(r"(<!-- table: (\S+)\n(.*?)-->\n).*?(<!-- end of table -->\n)", re.S)
+#: Characters of a command that a line of a remark holds.
+_COMMAND = 110
 _PLACE = re.compile(r"\{(?:([\de.-]+) \* )?(?:([\w-]+)/)?([\w.%-]+?)(?::([^{}]*))?\}")
 
 #: What holds no figures of ours: code, links' targets, comments, and what other commands write.
@@ -101,12 +103,14 @@ class Page:
     def _remark(self, names: list[str]) -> str:
         """Which records are not of the state at hand; once a page."""
         lines = []
-        for record in (self.records[name] for name in names):
+        for name, record in ((name, self.records[name]) for name in names):
             if record.commands and record.age != "now":
                 of = (f"Of a state that is not known ({record.source})" if record.age == "unknown" else
                       f"Of an earlier state ({record.commit}, {record.date})")
-                # A command stays in one line.
+                # A command stays in one line; those that no line holds are named by their record.
                 commands = ", ".join(f"`{command}`".replace(" ", "\0") for command in record.commands.values())
+                if any(len(command) > _COMMAND for command in record.commands.values()):
+                    commands = f"`python -m tests.figures record {name}`"
                 lines.append(textwrap.fill(f"* {of}: {commands}.", 120, subsequent_indent="  ", break_long_words=False,
                                            break_on_hyphens=False).replace("\0", " "))
         return "\n" + "\n".join(lines) + "\n\n" if lines else ""

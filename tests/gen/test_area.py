@@ -140,6 +140,7 @@ def test_the_script_of_the_table(monkeypatch: pytest.MonkeyPatch, tmp_path: Path
     """It knows its machines, and replaces what is there."""
     components = dict(machines()[0].components)
     monkeypatch.setattr("gen.hw.area_table.emit_verilog", lambda config: "")
+    monkeypatch.setattr("gen.hw.area_table.synthesis_key", lambda verilog, top, family: "key")
     monkeypatch.setattr("gen.hw.area_table.synthesize",
                         lambda verilog, top, family, cache: Report(family, {}, {}, components))
     entries = [measure(name) for name in MACHINES]
@@ -152,6 +153,12 @@ def test_the_script_of_the_table(monkeypatch: pytest.MonkeyPatch, tmp_path: Path
     make(["ecp5:16", "zu3eg:256"])
     make(["ecp5:16"])
     assert [one["family"] for one in json.loads(table.read_text())["machines"]] == ["ecp5", "xcup"]
+    # What nothing has changed of is not synthesised again; what something has, is.
+    monkeypatch.setattr("gen.hw.area_table.synthesize", lambda *_, cache: pytest.fail("not needed"))
+    make(["ecp5:16"])
+    monkeypatch.setattr("gen.hw.area_table.synthesis_key", lambda verilog, top, family: "another")
+    with pytest.raises(pytest.fail.Exception, match="not needed"):
+        make(["ecp5:16"])
 
 
 @pytest.mark.full

@@ -39,6 +39,7 @@ FAMILY = Family(
                   multiplier=1.60, operand_setup=0.14, product_setup=0.78, product_output=0.18,
                   addend=0.73, addend_setup=0.69, addend_output=0.92),
     block_ram=BLOCK_RAM, fabric=REFERENCE_FABRIC,
-    measured=("zu3eg:64:fusion,gather", "zu3eg:256:fusion,gather,binary,winograd", "zu3eg:512"),
+    measured=("zu3eg:64:fusion,gather", "zu3eg:256:fusion,gather,binary,winograd", "zu3eg:512",
+              "zu3eg:512::dense"),
     project=PROJECT, fusesoc=FUSESOC,
 )

@@ -8,9 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from cores.config import COMPUTING_FEATURES
+from boards.registry import get_board
+from cores.config import COMPUTING_FEATURES, NpuConfig
 from gen.cli import COMMANDS, main
 from gen.cli.bench_part import Part
+from gen.cli.build import default_folder
 from gen.cli.machine import add_machine_options, chosen_config
 from tests.gen.cli.calls import error_line
 
@@ -137,3 +139,16 @@ def test_a_bench_that_measures_nothing_has_failed(tmp_path: Path, monkeypatch: p
     monkeypatch.setattr("gen.cli.bench.PARTS", parts)
     assert main(["bench"]) == 0
     assert capsys.readouterr().err == "left out: two\n"
+
+
+@pytest.mark.rtl
+def test_what_a_preset_is_for(capsys, tmp_path: Path):
+    assert main(["build", "--board", "zu3eg", "--macs", "64", "--for", "dense", "-o", str(tmp_path)]) == 0
+    config = NpuConfig.load(tmp_path / "config.json")
+    assert config == get_board("zu3eg").config(64, "dense") != get_board("zu3eg").config(64)
+    assert default_folder(get_board("zu3eg"), config).name == "zu3eg-64-dense"
+    capsys.readouterr()
+    assert main(["build", "--config", str(tmp_path / "config.json"), "--for", "dense"]) == 2
+    assert "--config and --for exclude each other" in capsys.readouterr().err
+    assert main(["build", "--for", "dense", "--features", "depthwise", "-o", str(tmp_path)]) == 2
+    assert "or take a preset that has it (--for sparse)" in capsys.readouterr().err
