@@ -15,6 +15,7 @@ from gen.onnx.values import (
     PendingAdd,
     PendingConcat,
     PendingOperation,
+    PendingProduct,
     Quantised,
     QuantisedConstant,
     RawInput,
@@ -49,14 +50,14 @@ def rearranged(node: Node, value: Value | None, change: Callable[[np.ndarray], n
             return replace(value, order=change(value.order), moved_by=node.name)
         case RawInput():
             return replace(value, order=change(value.order))
-        case Pending() | PendingAdd() | PendingOperation() | PendingConcat():
+        case Pending() | PendingAdd() | PendingOperation() | PendingConcat() | PendingProduct():
             return replace(value, order=change(value.order), nodes=(*value.nodes, node.name), moved_by=node.name)
         case QuantisedConstant() if value.scale.size == value.zero_point.size == 1:
             return replace(value, array=change(value.array))
         case Host():
             after = of_samples(change(value.order))
             steps = (*value.steps, *layout_steps(value.order.shape[1:], after))
-            return Host(value.tensor, steps, np.arange(after.size).reshape(after.shape))
+            return replace(value, steps=steps, order=np.arange(after.size).reshape(after.shape))
     raise refusal(value, "its input")
 
 

@@ -8,14 +8,16 @@ from onnx import TensorProto
 
 from gen.ir.epilogue.base import StoreOp
 from gen.ir.errors import GraphError
-from gen.ir.graph import MAX_VALUES, Layer
+from gen.ir.graph import MAX_VALUES, Layer, MatMul
 from gen.ir.host import HostStep
 from gen.ir.tensor import Part, Requantize, Tensor
 from gen.onnx.model import ModelInput, Node, NodeError
 from gen.onnx.names import unique
 from gen.onnx.values import (
+    Head,
     Host,
     Pending,
+    PendingProduct,
     Quantisation,
     Quantised,
     RawInput,
@@ -178,6 +180,15 @@ class GraphBuilder:
         laid[order.ravel()] = value.order.ravel()
         self.tensor(replace(quantised, order=laid.reshape(1, *shape)), value.scale, value.zero_point)
 
+    def place_channels_last(self, value: Real) -> None:
+        """Make the last axis of an input of which ``value`` is a part that of the channels, as tokens have them, if its
+        layout is not decided yet.
+        """
+        record = self._inputs.get(value.quantised.tensor)
+        if record is not None and not record.tensor and len(record.shape) == 3:
+            whole = np.arange(record.order.size).reshape(record.shape)
+            self.tensor(replace(value.quantised, order=channels_first(whole)), value.scale, value.zero_point)
+
     def add_part(self, whole: str, first: int, count: int) -> str:
         """The tensor of some channels of one that is there."""
         source = self.tensors[whole]
@@ -242,13 +253,7 @@ class GraphBuilder:
 
         ``part``: its output is part of another tensor.
         """
-        name = unique(value.name, self._layer_names)
-        self._layer_names.add(name)
-        self._layer_values += value.order.size
-        if self._layer_values > _MAX_LAYER_VALUES:
-            raise GraphError(f"the feature maps up to that of {name} have more than {_MAX_LAYER_VALUES:,} values "
-                             "together; take smaller images, or fewer layers",
-                             code="model-too-large", limit=_MAX_LAYER_VALUES)
+        name = self._layer_name(value.name, value.order.size)
         tensor = self._add_tensor(f"{name}/result", value.shape, value.order, result, part)
         bounds = requantize.low, requantize.high
         for op in epilogue:
@@ -260,6 +265,30 @@ class GraphBuilder:
         arguments = {**value.arguments, "epilogue": (*value.arguments.get("epilogue", ()), *epilogue)}
         self.layers.append(value.layer(name=name, output=tensor, requantize=requantize, onnx_nodes=nodes, **arguments))
         return Quantised(tensor, value.order, result.quantisation.unsigned, value.moved_by)
+
+    def add_product(self, value: PendingProduct, head: Head, requantize: Requantize, shape: tuple[int, int, int], *,
+                    result: Result, part: Part | None) -> Quantised:
+        """Put the layer of a head of ``value`` into the graph; ``part`` as of `add_layer`, whose channels it makes."""
+        order = value.order if part is None else np.arange(prod(shape)).reshape(1, *shape)
+        name = self._layer_name(value.name, order.size)
+        tensor = self._add_tensor(f"{name}/result", shape, order, result, part)
+        self._clip_bounds[tensor] = requantize.low, requantize.high
+        if part is not None:
+            self._widen(part.whole, self._clip_bounds[tensor])
+        self.layers.append(MatMul(name=name, output=tensor, requantize=requantize, onnx_nodes=value.nodes,
+                                  outputs=shape[0], **head.arguments))
+        return Quantised(tensor, order, result.quantisation.unsigned, value.moved_by)
+
+    def _layer_name(self, wanted: str, values: int) -> str:
+        """A name for a layer that makes so many values. Raises GraphError where those are too many."""
+        name = unique(wanted, self._layer_names)
+        self._layer_names.add(name)
+        self._layer_values += values
+        if self._layer_values > _MAX_LAYER_VALUES:
+            raise GraphError(f"the feature maps up to that of {name} have more than {_MAX_LAYER_VALUES:,} values "
+                             "together; take smaller images, or fewer layers",
+                             code="model-too-large", limit=_MAX_LAYER_VALUES)
+        return name
 
 
 def _input_key(name: str) -> str:

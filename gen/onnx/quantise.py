@@ -34,6 +34,7 @@ from gen.onnx.values import (
     PendingConcat,
     PendingOperation,
     PendingPool,
+    PendingProduct,
     PendingTable,
     Quantisation,
     Quantised,
@@ -69,6 +70,8 @@ def quantize(context: Context, value: Value | None, quantisation: Quantisation) 
             return _emit_table(context, value, Result(context.node, quantisation))
         case PendingConcat():
             return _emit_concat(context, value, quantisation)
+        case PendingProduct():
+            return _emit_product(context, value, quantisation)
         case Pending():
             return _emit(context, value, quantisation)
         case PendingPool():
@@ -260,4 +263,28 @@ def _emit_concat(context: Context, value: PendingConcat, quantisation: Quantisat
                             low=value.low, high=value.high)
             layer, stage = _requantized(graph, layer, scale, point)
             graph.add_layer(layer, stage, result=Result(None, quantisation), part=place)
+    return replace(whole, moved_by=value.moved_by)
+
+
+def _emit_product(context: Context, value: PendingProduct, quantisation: Quantisation) -> Quantised:
+    """A layer for each head, which writes its channels of the whole."""
+    graph, count = context.graph, len(value.heads)
+    try:
+        multiplier, shift = quantize_multiplier(np.full(value.outputs, value.scale / quantisation.scale))
+    except ValueError as error:
+        raise NodeError(f"cannot requantise the result of {value.name} ({error}); check the scales",
+                        at=value.name, code="requantisation") from None
+    low, high = _bounds(value.low, value.high, quantisation.scale, quantisation.internal)
+    shape, result = (value.outputs, *value.size), Result(context.node, quantisation)
+    # What quantises is part of each head.
+    value = replace(value, nodes=(*value.nodes, context.node.name))
+    whole = graph.add_whole((count * value.outputs, *value.size), value.order, result) if count > 1 else None
+    for number, head in enumerate(value.heads):
+        bias = head.arguments["reduced"] * int(np.prod(head.arguments["zero_points"]))
+        stage = Requantize(np.full(value.outputs, bias), multiplier, shift, quantisation.internal, low, high)
+        if whole is None:
+            return graph.add_product(value, head, stage, shape, result=result, part=None)
+        graph.add_product(value, head, stage, shape, result=Result(None, quantisation),
+                          part=Part(whole.tensor, number * value.outputs))
+    assert whole is not None
     return replace(whole, moved_by=value.moved_by)

@@ -10,6 +10,7 @@ from gen.onnx.values import (
     PendingConcat,
     PendingOperation,
     PendingPool,
+    PendingProduct,
     PendingTable,
     Quantised,
     QuantisedPadded,
@@ -24,7 +25,7 @@ def obstacle(value: Value | None) -> NodeError:
     """What keeps ``value`` from being a dequantised tensor, said of it."""
     match value:
         case (Pending() | PendingAdd() | PendingOperation() | PendingTable() | PendingConcat()
-              | PendingPool()):
+              | PendingPool() | PendingProduct()):
             return NodeError(f"is the unquantised result of node {value.name}; put QuantizeLinear and DequantizeLinear "
                              "after that", code="not-quantised", maker=value.name)
         case Padded() | QuantisedPadded():

@@ -21,9 +21,10 @@ from gen.onnx.model import Node
 from gen.onnx.windows import Windows
 
 __all__ = [
-    "Condition", "Constant", "Host", "Padded", "Pending", "PendingAdd", "PendingConcat", "PendingOperation",
-    "PendingPool", "PendingTable", "Quantised", "QuantisedConstant", "Quantisation", "QuantisedPadded", "RawInput",
-    "Real", "Value", "channels_first", "channels_shape", "is_plain", "is_whole", "layout_steps",
+    "Condition", "Constant", "Head", "Host", "Padded", "Pending", "PendingAdd", "PendingConcat", "PendingOperation",
+    "PendingPool", "PendingProduct", "PendingTable", "Quantised", "QuantisedConstant", "Quantisation",
+    "QuantisedPadded", "RawInput", "Real", "Value", "channels_first", "channels_shape", "is_plain", "is_whole",
+    "layout_steps",
 ]
 
 #: Axes beyond which `layout_steps` does not look for a transposition.
@@ -242,6 +243,25 @@ class PendingConcat(_Result):
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
+class Head:
+    """A product of two tensors: arguments of `MatMul` but for name, output, outputs and requantisation."""
+
+    arguments: dict[str, Any]
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class PendingProduct(_Result):
+    """Products of two activations, ``heads``, each of which has ``outputs`` channels of ``size`` pixels: the channels
+    of the first one first. A step of their sums is ``scale``.
+    """
+
+    heads: tuple[Head, ...]
+    outputs: int
+    size: tuple[int, int]
+    scale: float
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
 class PendingPool(_Result):
     """``factor`` times the maximum of windows of a layer's result, plus ``shift``: what a Sign can follow."""
 
@@ -266,18 +286,22 @@ class Condition:
 
 @dataclass(frozen=True, eq=False)
 class Host:
-    """A value that the processor makes from a tensor: ``steps`` start from the tensor as (samples, C, H, W)."""
+    """A value that the processor makes from a tensor: ``steps`` start from the tensor as (samples, C, H, W).
+
+    ``maker``: the node that is the processor's, where that may be in front of a layer, too.
+    """
 
     tensor: str
     steps: tuple[HostStep, ...]
     order: np.ndarray = field(repr=False)   # of the value, counted in itself
+    maker: str = ""
 
     def then(self, step: HostStep, order: np.ndarray | None = None) -> "Host":
         return replace(self, steps=(*self.steps, step), order=self.order if order is None else order)
 
 
 Value = (Constant | QuantisedConstant | RawInput | Quantised | Real | Padded | QuantisedPadded | Pending | PendingAdd
-         | PendingOperation | PendingTable | PendingConcat | PendingPool | Condition | Host)
+         | PendingOperation | PendingTable | PendingConcat | PendingPool | PendingProduct | Condition | Host)
 
 
 def channels_shape(shape: tuple[int, ...]) -> tuple[int, int, int] | None:

@@ -172,6 +172,9 @@ class _Planner:
             if node.op_type not in (*AVERAGES, *JOINS) and not self._is_multiplied(node):
                 for name in node.output:
                     self._quantise(name)
+            if self._is_matrix_product(node):
+                # Zero points are steps of their own.
+                self._plan.centred.update(self._roots[name] for name in inputs if name in self._roots)
 
     def _gains_nothing(self, node: NodeProto, inputs: list[str]) -> bool:
         """Whether a node of the machine had better be the processor's: what reads nothing but float values; and of what
@@ -210,7 +213,8 @@ class _Planner:
     def _is_machine(self, node: NodeProto) -> bool:
         if node.op_type in (*PICKING, *SHAPING) and node.input[0] not in self._kinds:
             return False    # values that are constants, by places that are none, as embeddings are
-        return self._has_layer(node) and (self._is_multiplied(node) or not self._is_product(node))
+        return self._has_layer(node) and (
+            self._is_multiplied(node) or self._is_matrix_product(node) or not self._is_product(node))
 
     def _is_product(self, node: NodeProto) -> bool:
         """Of two activations, or their quotient."""
@@ -226,6 +230,15 @@ class _Planner:
         whole = max(shapes, key=lambda shape: sum(size != 1 for size in shape))
         return bool(whole) and all(
             shape in (whole, (*whole[:2], *[1] * len(whole[2:])), (*whole[:1], 1, *whole[2:])) for shape in shapes)
+
+    def _is_matrix_product(self, node: NodeProto) -> bool:
+        """Whether a machine with gathered loads can be what multiplies matrices of two activations, as attention does,
+        of which it makes one at least.
+        """
+        kinds = [self._kinds.get(name) for name in node.input]
+        ranks = [self._ranks.get(name, 0) for name in node.input]
+        return (node.op_type == "MatMul" and None not in kinds and set(kinds) not in ({_Kind.FLOAT}, {_Kind.INPUT})
+                and min(ranks) >= 3 and ranks[0] == ranks[1])
 
     def _is_function(self, node: NodeProto) -> bool:
         """Whether a table can be what a node computes of a value that the machine has."""

@@ -223,7 +223,7 @@ MODELS: list[tuple[Callable[[Builder, str], str], dict[str, Any]]] = [
     (lambda b, x: b.node("ConvTranspose", x, b.weights(3, 4, 3, 3, axis=1), pads=[4, 4, 4, 4]),
      dict(code="too-large", operator="ConvTranspose")),
     (_behind_transposed, dict(code="rearranged", operator="ConvTranspose")),
-    (_two_activations, dict(code="two-activations", operator="MatMul")),
+    (_two_activations, dict(code="needs-unit", operator="MatMul", unit="gather")),
     (lambda b, x: b.node("Pad", x, b.constant([0, 0, 1, 1, 0, 0, 1, 1]), mode="edge"),
      dict(code="unsupported-form", operator="Pad", attribute="mode")),
     (lambda b, x: b.node("Pad", x, b.constant([0, 0, 1, 1, 0, 0, 1, 1]), mode="reflect"),

@@ -30,4 +30,5 @@ UNIT = Unit(
     always_written=True,
     switch=True,
     area={"load": lambda c: (c.gather * c.ic_lanes,)},
+    imports=True,
 )

@@ -21,6 +21,7 @@ from gen.onnx.values import (
     PendingConcat,
     PendingOperation,
     PendingPool,
+    PendingProduct,
     Quantisation,
     Real,
     Value,
@@ -42,7 +43,7 @@ def clip(context: Context, inputs: Inputs) -> Value:
         low = min(low, high)        # where they are the wrong way round, all is the maximum
     if isinstance(value, Real):
         return replace(copy(context, context.activation(value)), low=low, high=high)
-    if isinstance(value, Pending | PendingAdd | PendingOperation | PendingConcat | PendingPool):
+    if isinstance(value, Pending | PendingAdd | PendingOperation | PendingConcat | PendingPool | PendingProduct):
         return value.clipped(low, high, node.name)
     raise refusal(value, "its input")
 

@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 
 from gen.onnx.context import Context
+from gen.onnx.heads import activations_product
 from gen.onnx.model import NodeError
 from gen.onnx.refusals import refusal
 from gen.onnx.registry import Inputs, Registry, at
@@ -63,12 +64,13 @@ def _matrix(value: Value | None, axis: int) -> tuple[np.ndarray, np.ndarray]:
 def matrix_product(context: Context, inputs: Inputs) -> Value:
     """``alpha * a @ b + beta * c`` with constants b and c, as Gemm's attributes say."""
     attributes = context.node.attributes
+    if context.node.op == "Gemm" and not isinstance(inputs[1], Constant | QuantisedConstant):
+        raise NodeError("multiplies two activations; the machine has that as MatMul", code="two-activations")
     if attributes.get("transA"):
         raise NodeError("transA makes samples of the features, which a machine of one sample cannot; transpose the "
                         "weights instead (transB)", code="samples-axis")
     if not isinstance(inputs[1], Constant | QuantisedConstant):
-        raise NodeError("multiplies two activations; the machine has products with constant weights only",
-                        code="two-activations")
+        return activations_product(context, inputs)
     weights, scale = _matrix(inputs[1], 0 if attributes.get("transB") else 1)
     bias = bias_of(at(inputs, 2), weights.shape[0], broadcast=True) * float(attributes.get("beta", 1.0))
     alpha = float(attributes.get("alpha", 1.0))
@@ -80,8 +82,8 @@ def matrix_product(context: Context, inputs: Inputs) -> Value:
 
 
 @HANDLERS.handles("MatMul", conditions=(
-    "as Gemm; the constant matrix may also be in front, of a matrix for each sample. Products of two activations "
-    "are refused"))
+    "as Gemm; the constant matrix may also be in front, of a matrix for each sample. With `--features gather` also of "
+    "two activations, for each head, whose result is quantised at once"))
 def product(context: Context, inputs: Inputs) -> Value:
     """Weights in front stand for their transposition after: ``W @ x`` is that of ``x.T @ W.T``."""
     if not isinstance(inputs[0], Constant | QuantisedConstant):

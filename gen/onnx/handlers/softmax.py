@@ -1,5 +1,7 @@
 """Softmax, which the processor computes at the end of a model."""
 
+from dataclasses import replace
+
 import numpy as np
 
 from gen.ir.host import HostStep
@@ -31,6 +33,7 @@ def softmax_of(context: Context, value: Value | None, opset: int) -> Host:
         host = context.graph.host(value)
     if host is None or value is None:
         raise refusal(value, "its input")
+    host = replace(host, maker=context.node.name)
     dims = host.order.shape
     old = opset < 13         # all axes from ``axis`` on are one
     axis = int(context.node.attributes.get("axis", 1 if old else -1)) % len(dims)

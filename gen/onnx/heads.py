@@ -1,0 +1,99 @@
+"""Products of two activations, head by head."""
+
+from dataclasses import replace
+from math import prod
+
+import numpy as np
+
+from gen.onnx.context import Context
+from gen.onnx.model import NodeError
+from gen.onnx.refusals import refusal
+from gen.onnx.registry import Inputs
+from gen.onnx.values import Head, Host, PendingProduct, Real, Value
+
+__all__ = ["activations_product"]
+
+#: Channels that a head begins at a multiple of: whole blocks of every machine.
+_BLOCK = 32
+
+
+def activations_product(context: Context, inputs: Inputs) -> Value:
+    """``a @ b``: (..., M, R) times (..., R, N), of each of the leading axes' heads.
+
+    Channels of a's tensor are R, its pixels M; b's channels are R or N, its pixels the other.
+    """
+    if not context.units.have("gather"):
+        raise NodeError("multiplies two activations; --features gather does that on the accelerator",
+                        code="needs-unit", unit="gather")
+    a, b = (_real(context, value, heads_of) for value, heads_of in zip(inputs, (_FIRST, _SECOND), strict=True))
+    if a.order.ndim < 3 or a.order.shape[:-2] != b.order.shape[:-2] or a.order.shape[-1] != b.order.shape[-2]:
+        raise NodeError(f"multiplies activations of shapes {a.order.shape} and {b.order.shape}; both must have the "
+                        "same leading axes", code="operand-shapes")
+    heads, pixels, columns = prod(a.order.shape[:-2]), a.order.shape[-2], b.order.shape[-1]
+    outputs = columns if heads == 1 else -(-columns // _BLOCK) * _BLOCK
+    found = [_head(context, a, b, number, outputs) for number in range(heads)]
+    size = context.graph.tensors[found[0].arguments["input"]].shape[1:]
+    order = ((np.arange(heads)[:, None, None] * outputs + np.arange(columns)) * pixels
+             + np.arange(pixels)[:, None]).reshape(*a.order.shape[:-1], columns)
+    name = context.node.name
+    return PendingProduct(name=name, nodes=(name,), order=order, heads=tuple(found), outputs=outputs, size=size,
+                          scale=a.scale * b.scale)
+
+
+#: Of an operand whose layout is not decided yet: the axis of a head's matrix that is that of the channels.
+_FIRST, _SECOND = 1, 0
+
+
+def _real(context: Context, value: Value | None, channels: int) -> Real:
+    """An operand as a tensor."""
+    if isinstance(value, Host):
+        why = refusal(value, "an operand")
+        if value.maker:
+            # As a node of the processor the Softmax of attention can have a layer after it.
+            raise NodeError(f"has no layer on the machine, and node {context.node.name} multiplies its result",
+                            at=value.maker, code=why.code)
+        raise why
+    if not isinstance(value, Real):
+        raise refusal(value, "an operand")
+    if value.order.ndim >= 3:
+        matrices = value.order.reshape(-1, *value.order.shape[-2:])
+        heads, *size = matrices.shape
+        shape = heads * size[channels], 1, size[1 - channels]
+        laid = np.arange(prod(shape)).reshape(heads, size[channels], size[1 - channels])
+        laid = laid if channels == 0 else laid.swapaxes(-1, -2)
+        context.graph.place_like(value, laid.reshape(value.order.shape), shape)
+        context.graph.place_channels_last(value)
+    tensor = context.graph.tensor(value.quantised, value.scale, value.zero_point)
+    return replace(value, quantised=tensor)
+
+
+def _head(context: Context, a: Real, b: Real, number: int, outputs: int) -> Head:
+    first = a.order.reshape(-1, *a.order.shape[-2:])[number]
+    second = b.order.reshape(-1, *b.order.shape[-2:])[number]
+    by_channels = not _lies(context, b, second)
+    source = _matrix(context, a, first.T)
+    matrix = _matrix(context, b, second.T if by_channels else second)
+    reduced, columns = second.shape
+    return Head(arguments=dict(
+        input=source.quantised.tensor, matrix=matrix.quantised.tensor, reduced=reduced, rows=columns,
+        zero_points=(a.zero_point, b.zero_point), by_channels=by_channels))
+
+
+def _lies(context: Context, value: Real, matrix: np.ndarray) -> bool:
+    """Whether the rows of a matrix are channels of a tensor, and its columns all of their pixels in order."""
+    _, height, width = context.graph.tensors[value.quantised.tensor].shape
+    channel, pixel = np.divmod(matrix, height * width)
+    return bool(matrix.shape[1] == height * width and (channel == channel[:, :1]).all()
+                and (pixel == np.arange(height * width)).all())
+
+
+def _matrix(context: Context, value: Real, matrix: np.ndarray) -> Real:
+    """The tensor of a matrix (channels, pixels), perhaps part of another. Raises NodeError for values that lie in
+    another way.
+    """
+    if not _lies(context, value, matrix):
+        raise NodeError("multiplies activations of which one is no channels of a tensor, whole ones; the machine moves "
+                        "no data, so heads must be neighbouring channels", code="rearranged")
+    _, height, width = context.graph.tensors[value.quantised.tensor].shape
+    order = matrix.reshape(1, len(matrix), height, width)
+    return context.activation(replace(value, quantised=replace(value.quantised, order=order)))
