@@ -52,8 +52,8 @@ def test_one_base():
 
 def test_what_the_options_are_to_blame_for():
     assert {kind.__name__ for kind in exceptions() if issubclass(kind, ArgumentError)} == {
-        "ArgumentError", "BoardError", "ConfigError", "ConflictError", "StateError", "TargetError", "UsageError",
-        "ZooError"}
+        "ArgumentError", "BoardError", "ConfigError", "ConflictError", "ProcessorError", "StateError", "TargetError",
+        "UsageError", "ZooError"}
 
 
 def test_what_the_user_sees():

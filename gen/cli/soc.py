@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from cores.config import NpuConfig
     from gen.hw.route import RouteReport
     from gen.soc.inference import Outcome
+    from gen.soc.processor import Processor
+    from gen.soc.samples import Sample
 
 EXAMPLE = ("example: %(prog)s --board ecp5 --simulate examples/digits/digits_int8.onnx --input "
            "examples/digits/digits_test.npz --limit 12")
@@ -25,6 +27,8 @@ _DEFAULT = "ecp5"
 #: The smallest preset: what any of the boards holds.
 _DEFAULT_MACS = min(PRESET_MACS)
 _BAUD = 115_200
+#: Of a simulated processor: cycles between two looks at it, and looks without another sample done.
+_PAUSE, _PATIENCE = 10_000, 20_000
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -37,9 +41,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
                         help=f"bits a second of the serial line to the host (default {_BAUD})")
     parser.add_argument("--bitstream", action="store_true",
                         help="synthesise, place, route and pack (many minutes): soc.bit, and the clock that it reaches")
+    parser.add_argument("--cpu", metavar="NAME",
+                        help="a processor in the system, vexriscv: it runs a whole model in C, without a host")
+    parser.add_argument("--image", type=Path, metavar="MODEL",
+                        help="with --cpu: the model in C for it goes to the system's files, compiled, in firmware/")
     parser.add_argument("--simulate", type=Path, metavar="MODEL",
                         help="in place of writing files: run a model or program on the system in Verilator, with "
-                             "LiteDRAM's controller and a model of the memory, over UARTBone")
+                             "LiteDRAM's controller and a model of the memory, over UARTBone; with --cpu by the "
+                             "processor, from memory")
     parser.add_argument("--input", type=Path, metavar="FILE", help="samples for --simulate, as for `run`")
     parser.add_argument("--limit", type=positive, metavar="N", help="the first N samples")
     parser.add_argument("--serve", type=_port, metavar="PORT",
@@ -63,6 +72,13 @@ def run(arguments: argparse.Namespace) -> int:
         arguments.macs = _DEFAULT_MACS
     config = chosen_config(arguments)
     clock = arguments.clock or target.clock_mhz
+    if arguments.cpu is not None:
+        from gen.soc.processor import get_processor
+
+        processor = get_processor(arguments.cpu)
+        if arguments.simulate is not None:
+            return _simulate_processor(target, config, processor, clock, arguments)
+        return _write(target, config, clock, arguments, processor)
     if arguments.serve is not None:
         return _serve(target, config, clock, arguments)
     if arguments.simulate is not None:
@@ -78,16 +94,27 @@ def _require_sense(arguments: argparse.Namespace) -> None:
     ways = [name for name, there in given.items() if there]
     if len(ways) > 1:
         raise UsageError(f"--{ways[0]} and --{ways[1]} exclude each other", code="option-conflict")
+    if arguments.cpu is None and arguments.image is not None:
+        raise UsageError("--image goes with --cpu NAME, for which the model is compiled", code="option-conflict")
+    if arguments.cpu is not None and arguments.serve is not None:
+        raise UsageError("--cpu and --serve exclude each other", code="option-conflict")
+    if arguments.image is not None and ways == ["simulate"]:
+        raise UsageError("--image and --simulate exclude each other", code="option-conflict")
     if ways == ["simulate"] and arguments.output is not None:
         raise UsageError("-o goes with the system's files, which --simulate does not write", code="option-conflict")
 
 
-def _write(target: Target, config: "NpuConfig", clock: float, arguments: argparse.Namespace) -> int:
+def _write(target: Target, config: "NpuConfig", clock: float, arguments: argparse.Namespace,
+           processor: "Processor | None" = None) -> int:
     from gen.soc.project import board_files
 
-    folder = arguments.output or OUTPUT / f"soc-{target.name}-{config.macs}"
+    cpu = "" if processor is None else f"-{processor.name}"
+    folder = arguments.output or OUTPUT / f"soc-{target.name}-{config.macs}{cpu}"
+    files: dict[str, str | bytes] = {}
     with status(f"{config.macs} MACs in a LiteX system for {target.title}"):
-        files = board_files(target, config, clock_mhz=clock, baud=arguments.baud)
+        files |= board_files(target, config, clock_mhz=clock, baud=arguments.baud, processor=processor)
+    if processor is not None and arguments.image is not None:
+        files |= _image(arguments.image, config, processor, json.loads(files["system.json"]))
     for name in files:
         require_writable(folder / name)
     for name, content in files.items():
@@ -120,6 +147,69 @@ def _show_clock(report: "RouteReport", clock: float) -> None:
     console.print(f"{report.mhz:g} MHz, placed and routed (target {clock:g}): {report.critical}", soft_wrap=True)
     used = ", ".join(f"{count:,} {name}" for name, count in sorted(report.used.items()))
     console.print(f"used: {used}", soft_wrap=True)
+
+
+def _image(model: Path, config: "NpuConfig", processor: "Processor", description: dict[str, Any]
+           ) -> dict[str, bytes]:
+    """A model in C for the processor of a system, and what is loaded into its memory."""
+    from gen.deploy.c_model import c_model
+    from gen.run.application import open_application
+    from gen.soc.firmware import compile_firmware, firmware_files
+
+    with status(f"{model.name} for {processor.name}") as remark:
+        made = c_model(open_application(model, config, progress=remark).file)
+        firmware = compile_firmware(made, firmware_files(made, description, processor))
+    return {f"firmware/{name}": content for name, content in firmware.files.items()}
+
+
+def _simulate_processor(target: Target, config: "NpuConfig", processor: "Processor", clock: float,
+                        arguments: argparse.Namespace) -> int:
+    from gen.deploy.c_model import c_model
+    from gen.run.application import open_application
+    from gen.run.inputs import read_samples
+    from gen.run.runner import run_model
+    from gen.soc.firmware import compile_firmware, firmware_files
+    from gen.soc.inference import awake_client
+    from gen.soc.samples import run_samples, wrong_values
+    from gen.soc.simulator import simulate
+
+    with status(f"reading {arguments.simulate.name}") as remark:
+        application = open_application(arguments.simulate, config, progress=remark)
+        samples = read_samples(arguments.input, application.inputs, limit=arguments.limit)
+        model = c_model(application.file)
+    with status(f"compiling the system of {target.title}"):
+        line, description = simulate(target, config, clock_mhz=clock, processor=processor)
+    with status(f"compiling {arguments.simulate.name} for {processor.name}"):
+        firmware = compile_firmware(model, firmware_files(model, description, processor))
+    count = len(samples)
+    with line, counter(f"{target.title}, simulated", count) as tell:
+        found, load_cycles = run_samples(
+            awake_client(line, description), description, firmware,
+            [{name: array[number] for name, array in samples.inputs.items()} for number in range(count)],
+            pause=lambda: line.run(_PAUSE), patience=_PATIENCE, progress=lambda done: tell(done, 0))
+    expected = run_model(application, samples, "reference").inferences
+    wrong = sum(wrong_values(one.outputs, other.outputs) for one, other in zip(found, expected, strict=True))
+    values = sum(array.size for one in expected for array in one.outputs.values())
+    result: dict[str, Any] = {
+        "board": target.name, "macs": config.macs, "cpu": processor.name, "clock_mhz": clock, "samples": count,
+        "values": values, "differing": wrong, "image_bytes": len(firmware.image), "load_cycles": load_cycles,
+        "cycles": _mean(found, "cycles"), "accelerator": _mean(found, "accelerator"),
+        "processor": _mean(found, "processor")}
+    if arguments.json:
+        print_json(result)
+    else:
+        console.print(f"{wrong:,} of {values:,} values of the outputs differ from Python's", soft_wrap=True)
+        console.print(f"{result['cycles']:,} cycles an inference: {result['accelerator']:,} of the accelerator, "
+                      f"{result['processor']:,} of {processor.name} beside it; {clock * 1e6 / result['cycles']:,.1f} a "
+                      f"second at {clock:g} MHz, target", soft_wrap=True)
+        console.print(f"an image of {len(firmware.image):,} bytes in memory, loaded in {load_cycles:,} cycles",
+                      soft_wrap=True)
+        console.print(described(config, target.name), soft_wrap=True)
+    return FAILED if wrong else 0
+
+
+def _mean(samples: "list[Sample]", name: str) -> int:
+    return round(sum(getattr(sample, name) for sample in samples) / len(samples))
 
 
 def _serve(target: Target, config: "NpuConfig", clock: float, arguments: argparse.Namespace) -> int:

@@ -19,7 +19,7 @@ from npudriver.device import Device
 from sim import functional
 from sim.cycles import estimate
 
-__all__ = ["Outcome", "connect", "infer_all"]
+__all__ = ["Outcome", "awake_client", "connect", "infer_all"]
 
 #: How many times the cycles on the ideal bus an inference may take.
 _PATIENCE = 20
@@ -58,6 +58,11 @@ class _SimulatedBackend(RemoteBackend):
 
 
 def connect(line: SerialLine, description: Mapping[str, Any]) -> Backend:
+    """The driver's way to the system at a simulated line; its memory is awake. Raises HostError."""
+    return _SimulatedBackend(awake_client(line, description), line, description)
+
+
+def awake_client(line: SerialLine, description: Mapping[str, Any]) -> SystemClient:
     """The system at a simulated line, by LiteX's end of UARTBone; its memory is awake. Raises HostError."""
     from litex.tools.remote.comm_uart import CommUART
 
@@ -67,7 +72,7 @@ def connect(line: SerialLine, description: Mapping[str, Any]) -> Backend:
 
     client = SystemClient(UartBone(), description)
     client.wake_memory()
-    return _SimulatedBackend(client, line, description)
+    return client
 
 
 def infer_all(backend: Backend, workload: Workload, samples: Samples, *, clock_mhz: float,

@@ -8,6 +8,7 @@ from typing import Any
 
 from cores.config import NpuConfig
 from cores.errors import NpugenError
+from gen.soc.processor import Processor
 from gen.soc.project import NAME, simulation_files
 from gen.soc.targets import Target
 from npudriver.files import read_text
@@ -27,12 +28,14 @@ class SilentError(NpugenError):
     code = "system-silent"
 
 
-def simulate(target: Target, config: NpuConfig, *, clock_mhz: float) -> tuple["SerialLine", dict[str, Any]]:
-    """The system of ``target`` with the machine of ``config``, built once, and its ``system.json``.
+def simulate(target: Target, config: NpuConfig, *, clock_mhz: float,
+             processor: Processor | None = None) -> tuple["SerialLine", dict[str, Any]]:
+    """The system of ``target`` with the machine of ``config`` and a ``processor`` or none, built once, and its
+    ``system.json``.
 
     Raises SystemError when LiteX is missing or cannot make it, ToolError when it cannot be compiled.
     """
-    files = simulation_files(target, config, clock_mhz=clock_mhz)
+    files = simulation_files(target, config, clock_mhz=clock_mhz, processor=processor)
     description = json.loads(files.pop("system.json"))
     sources: Mapping[str, str] = {**files, _HARNESS.name: read_text(_HARNESS)}
     library = compile_library([text for entry in sources.items() for text in entry], lambda: sources, top=NAME)

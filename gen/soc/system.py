@@ -1,10 +1,12 @@
 """Systems of LiteX with the machine in them: of a board, and the same one to be simulated.
 
 The machine has its own port at LiteDRAM's crossbar; the host reaches memory and registers over the system's bus, and
-that over the serial line. There is no processor, and no cache that would have to be flushed.
+that over the serial line. Without a processor there is no cache that would have to be flushed; one may be there, which
+waits until an image is in memory (`gen.soc.processor`).
 """
 
 import importlib
+from typing import Any
 
 from litedram.modules import SDRAMModule
 from litedram.phy.model import SDRAMPHYModel
@@ -19,6 +21,7 @@ from cores.arch.registers import port_bits
 from cores.config import NpuConfig
 from gen.soc.memory_port import MemoryPort
 from gen.soc.module import NpuModule
+from gen.soc.processor import Processor
 from gen.soc.targets import Target
 
 __all__ = ["board_system", "simulated_system"]
@@ -32,6 +35,16 @@ _SIMULATED_ROWS = 2048
 #: Neither processor nor what only that needs.
 _BARE = {"cpu_type": None, "with_uart": False, "with_timer": False, "integrated_sram_size": 0}
 
+
+def _parts(processor: Processor | None) -> dict[str, Any]:
+    """The processor with its read-only memory, and a timer that counts cycles."""
+    if processor is None:
+        return _BARE
+    boot = processor.boot()
+    return {**_BARE, "cpu_type": processor.name, "cpu_variant": processor.variant, "with_timer": True,
+            "timer_uptime": True, "integrated_rom_size": 4 * len(boot), "integrated_rom_init": boot}
+
+
 _PADS = [
     ("sys_clk", 0, Pins(1)),
     # Bytes in place of a serial line's bits: `source` is what the system says, `sink` what it hears.
@@ -40,26 +53,28 @@ _PADS = [
 ]
 
 
-def board_system(target: Target, config: NpuConfig, *, clock_mhz: float, baud: int) -> SoCCore:
-    """The system of litex-boards, with the machine of ``config``; not finalized.
+def board_system(target: Target, config: NpuConfig, *, clock_mhz: float, baud: int,
+                 processor: Processor | None = None) -> SoCCore:
+    """The system of litex-boards, with the machine of ``config`` and a ``processor`` or none; not finalized.
 
     Raises ConfigError for a machine whose addresses are longer than LiteX's.
     """
     base = importlib.import_module(target.module).BaseSoC
     system = base(sys_clk_freq=round(clock_mhz * 1e6), with_uartbone=True, uart_baudrate=baud, l2_size=0,
-                  with_led_chaser=False, **_BARE, **target.options)
+                  with_led_chaser=False, **_parts(processor), **target.options)
     _add_npu(system, config)
     return system
 
 
-def simulated_system(target: Target, config: NpuConfig, *, clock_mhz: float) -> SoCCore:
+def simulated_system(target: Target, config: NpuConfig, *, clock_mhz: float,
+                     processor: Processor | None = None) -> SoCCore:
     """As `board_system`, with a model of the memory and its PHY, bytes for a serial line, and one clock.
 
     LiteDRAM's controller has the timings, the phases and the latencies that it has on the board.
     """
     frequency = round(clock_mhz * 1e6)
     platform = SimPlatform("SIM", list(_PADS))
-    system = SoCCore(platform, frequency, **_BARE)
+    system = SoCCore(platform, frequency, **_parts(processor))
     system.crg = CRG(platform.request("sys_clk"))
     system.serial = RS232PHYModel(platform.request("serial"))
     system.uartbone = UARTBone(phy=system.serial, clk_freq=frequency)

@@ -1,13 +1,17 @@
 """Systems of LiteX: the host's part, the files, and with LiteX the system itself."""
 
 import json
+import os
 import re
 import socket
+import struct
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from queue import Queue
+from shutil import which
 from threading import Thread
+from typing import Any
 
 import numpy as np
 import pytest
@@ -18,12 +22,16 @@ from cores.arch.registers import COUNTERS, MAGIC, REGISTERS, VERSION, Control, S
 from cores.bus.axi import Axi4Read, Axi4Write, AxiLite
 from cores.config import NpuConfig
 from gen.cli import main
+from gen.deploy.c_model import ModelPort
 from gen.options import CompileOptions
 from gen.run.inputs import read_samples
 from gen.run.workload import open_workload
 from gen.soc import project
+from gen.soc.firmware import MAILBOX_OFFSET, Firmware, Mailbox, firmware_files
 from gen.soc.host import HostError, SystemClient, windows_of
 from gen.soc.inference import infer_all
+from gen.soc.processor import IDLE, get_processor
+from gen.soc.samples import ProcessorFaultError, run_samples, wrong_values
 from gen.soc.serve import serve
 from gen.soc.simulator import simulate
 from gen.soc.targets import TARGETS, get_target
@@ -211,6 +219,11 @@ def test_a_program_that_never_ends(digits: Path):
     (["--simulate", "model.onnx"], "--simulate MODEL and --input FILE go together"),
     (["--bitstream", "--serve", "1"], "--bitstream and --serve exclude each other"),
     (["--simulate", "a.onnx", "--input", "a.npz", "-o", "folder"], "-o goes with the system's files"),
+    (["--cpu", "z80"], "no processor 'z80'; there are: vexriscv"),
+    (["--cpu", "vexriscv", "--serve", "1"], "--cpu and --serve exclude each other"),
+    (["--image", "model.onnx"], "--image goes with --cpu NAME"),
+    (["--cpu", "vexriscv", "--image", "a.onnx", "--simulate", "a.onnx", "--input", "a.npz"],
+     "--image and --simulate exclude each other"),
     (["--serve", "70000"], "must be a port in 0..65535, not 70000"),
     (["--clock", "900"], "must be in 1..400 MHz"),
     (["--clock", "fast"], "must be a number of MHz, not fast"),
@@ -227,11 +240,62 @@ def test_without_litex(capsys: pytest.CaptureFixture, monkeypatch: pytest.Monkey
     assert not (tmp_path / "out").exists()
 
 
+def _port(name: str, dtype: str, *shape: int) -> ModelPort:
+    return ModelPort(name, "", dtype, shape)
+
+
+def test_what_a_sample_is_in_the_memory_of_a_processor():
+    """Record, inputs and outputs, each at 32 bytes; what the processor leaves there is read back."""
+    image = bytes(MAILBOX_OFFSET) + Mailbox(*range(13)).to_bytes()
+    firmware = Firmware(image, {}, [_port("x", "int8", 1, 5)], [_port("y", "float32", 1, 3), _port("z", "uint8", 1)])
+    assert firmware.mailbox == Mailbox(*range(13))
+    x = np.arange(5, dtype=np.int8)
+    sample = bytearray(firmware.sample({"x": x}))
+    assert len(sample) == firmware.sample_bytes == 4 * 32 and bytes(sample[32:37]) == x.tobytes()
+    sample[:32] = struct.pack("<QQ4I", 1 << 40, 7, 1, 3, 1, 0)
+    sample[64:76] = np.float32([1, -2, 3]).tobytes()
+    sample[96] = 200
+    outputs, cycles, accelerator = firmware.result(bytes(sample))
+    assert (cycles, accelerator) == (1 << 40, 7)
+    assert outputs["y"].tolist() == [[1, -2, 3]] and outputs["z"].tolist() == [200]
+    expected = {"y": np.float32([[1, -2, 3.0001]]), "z": np.uint8([200])}
+    assert wrong_values(outputs, expected) == 0
+    assert wrong_values(outputs, {"y": np.float32([[1, -2, 3.1]]), "z": np.uint8([201])}) == 2
+    assert wrong_values(outputs, {"y": np.float32([[1, -2]]), "z": np.uint8([200])}) == 3
+
+
+class _Waiting:
+    """A system whose processor never ends, or has ended before."""
+
+    def __init__(self, scratch: int) -> None:
+        self.scratch = scratch
+
+    def read(self, address: int, count: int) -> list[int]:
+        return [self.scratch] * count
+
+    def write(self, address: int, words: list[int]) -> None:
+        self.scratch = words[-1] if address == 0x1000 else self.scratch
+
+
+@pytest.mark.parametrize("scratch, memory, message", [
+    (IDLE, 1 << 20, "does not end; 0 samples are done"),
+    (5, 1 << 20, "the processor is at work, or there is none"),
+    (IDLE, 64, "do not fit into 64 bytes of memory"),
+])
+def test_processors_that_do_not_do_what_they_are_to(scratch: int, memory: int, message: str):
+    image = bytes(MAILBOX_OFFSET) + Mailbox(0, _MEMORY + 128, *[0] * 11).to_bytes()
+    firmware = Firmware(image, {}, [_port("x", "int8", 1, 5)], [_port("y", "int8", 1)])
+    description = {"registers": {"ctrl_scratch": 0x1000}, "regions": {"main_ram": {"base": _MEMORY, "size": memory}}}
+    with pytest.raises(ProcessorFaultError, match=message):
+        run_samples(_Waiting(scratch), description, firmware, [{"x": np.zeros(5, np.int8)}],  # type: ignore[arg-type]
+                    pause=lambda: None, patience=3)
+
+
 # -- with LiteX ----------------------------------------------------------------------------------------------------
 
 @pytest.fixture
 def litex() -> None:
-    for module in ("litex", "litedram", "litex_boards", "liteeth"):
+    for module in ("litex", "litedram", "litex_boards", "liteeth", "pythondata_cpu_vexriscv"):
         pytest.importorskip(module, reason=f"{module} is not installed: pip install '.[litex]'")
 
 
@@ -269,6 +333,17 @@ def test_files_of_a_board(name: str, litex, monkeypatch: pytest.MonkeyPatch):
 
 
 @pytest.mark.slow
+def test_files_of_a_board_with_a_processor(litex, monkeypatch: pytest.MonkeyPatch):
+    """Its Verilog and read-only memory are there, and read by synthesis; the machine's interrupt is one of its."""
+    monkeypatch.setattr(project, "emit_verilog", lambda config: "module npu(); endmodule\n")
+    target, processor = get_target("ecp5"), get_processor("vexriscv")
+    files = project.board_files(target, target.board.config(16), clock_mhz=50, baud=115_200, processor=processor)
+    assert "module VexRiscv (" in files["VexRiscv.v"] and "VexRiscv.v" in files["soc.ys"].splitlines()[0]
+    assert [int(word, 16) for word in files["soc_rom.init"].split()] == processor.boot()
+    assert "interrupt" in json.loads(files["system.json"])
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("name", TARGETS)
 def test_the_boards_device_is_litexs(name: str, litex):
     from gen.soc.system import board_system
@@ -301,6 +376,28 @@ def test_digits_on_a_simulated_system(name: str, litex, digits: Path, capsys: py
     assert result["right"] == 12 and result["wrong_bytes"] == 0 and len(result["cycles"]) == 12
     assert result["compared"] > 50_000
     assert all(cycles >= result["ideal_cycles"] for cycles in result["cycles"])
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("bug", [False, True], ids=["", "cache-not-dropped"])
+def test_digits_by_a_processor(bug: bool, litex, digits: Path, capsys: pytest.CaptureFixture,
+                               monkeypatch: pytest.MonkeyPatch):
+    """From memory, without a host. Results that the machine has written are old ones in a cache that is not dropped."""
+    if which("riscv64-unknown-elf-gcc") is None:
+        (pytest.fail if os.environ.get("CI") else pytest.skip)("riscv64-unknown-elf-gcc is not installed")
+    made = firmware_files
+
+    def broken(*arguments: Any) -> dict[str, bytes]:
+        files = made(*arguments)
+        return {name: text.replace(b".word 0x500f", b"nop") for name, text in files.items()}
+
+    if bug:
+        monkeypatch.setattr("gen.soc.firmware.firmware_files", broken)
+    status = main(["soc", "--cpu", "vexriscv", "--simulate", str(digits / "digits_int8.onnx"), "--input",
+                   str(digits / "digits_test.npz"), "--limit", "2", "--json"])
+    result = json.loads(capsys.readouterr().out)
+    assert result["values"] == 20 and result["accelerator"] > 300_000 and result["processor"] > 10_000
+    assert (status, result["differing"] > 0) == (int(bug), bug)
 
 
 def _hollow(config: NpuConfig) -> str:

@@ -81,10 +81,10 @@ EDGES = {
     "gen.energy": "cores cores.arch cores.compute cores.config cores.errors gen.files gen.hw gen.stochastic",
     "gen.explore": "boards cores.arch cores.config cores.errors gen.compiler gen.energy gen.families gen.files gen.hw "
                    "gen.ir gen.onnx gen.options gen.partition gen.passes gen.prune gen.run gen.stochastic sim",
-    "gen.soc": "boards cores cores.arch cores.bus cores.config cores.errors gen.families gen.hw gen.ir gen.run "
-               "npudriver sim sim.rtl",
     "gen.deploy": "boards cores.config cores.errors gen.bringup gen.c gen.files gen.hw gen.ir gen.program gen.run "
                   "npudriver",
+    "gen.soc": "boards cores cores.arch cores.bus cores.config cores.errors gen.deploy gen.families gen.hw gen.ir "
+               "gen.run npudriver sim sim.rtl",
     "gen.bench": "boards cores cores.arch cores.compute cores.config gen.check gen.compiler gen.energy gen.explore "
                  "gen.files gen.hw gen.ir gen.mapping gen.onnx gen.options gen.partition gen.passes gen.program "
                  "gen.prune gen.quantize gen.run gen.stochastic gen.zoo npudriver sim sim.devices sim.golden sim.rtl "
