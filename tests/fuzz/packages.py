@@ -24,7 +24,7 @@ Files = dict[str, bytes]
 
 #: Files that nothing has a digest of.
 _OPEN = "sample.npz"
-#: The driver's copy, and what is for other tools.
+#: The driver's copy, what is for other tools, and programs of the doctor's, which have digests of their own.
 _LEFT_OUT = ("npudriver/", "c/", "run.py", "README.txt", "bringup.zip")
 
 
