@@ -25,7 +25,7 @@ from gen.deploy.c_model import ModelPort
 from gen.options import CompileOptions
 from gen.run.inputs import read_samples
 from gen.run.workload import open_workload
-from gen.soc import project
+from gen.soc import firmware, project, samples
 from gen.soc.firmware import MAILBOX_OFFSET, Firmware, Mailbox
 from gen.soc.host import HostError, SystemClient, windows_of
 from gen.soc.inference import infer_all
@@ -38,6 +38,7 @@ from npudriver.backends.remote import RemoteBackend
 from npudriver.errors import WaitTimeoutError
 from npudriver.etherbone import Packet, receive, send
 from sim import functional
+from tests import ROOT
 
 _MEMORY, _NPU, _CSR = 0x4000_0000, 0x9000_0000, 0x1000
 _DESCRIPTION = {
@@ -261,6 +262,19 @@ def test_what_a_sample_is_in_the_memory_of_a_processor():
     assert wrong_values(outputs, expected) == 0
     assert wrong_values(outputs, {"y": np.float32([[1, -2, 3.1]]), "z": np.uint8([201])}) == 2
     assert wrong_values(outputs, {"y": np.float32([[1, -2]]), "z": np.uint8([200])}) == 3
+
+
+def test_host_and_image_agree():
+    """What C and Python state both: mailbox, states and the statuses of the library."""
+    folder = ROOT / "npudriver" / "c"
+    text = (folder / "vexriscv" / "firmware.h").read_text()
+    stated = {name: int(value, 0) for name, value in re.findall(r"^#define NPUGEN_(\w+) (\w+?)u?$", text, re.M)}
+    assert {name: stated[name] for name in ("MAILBOX_OFFSET", "IDLE", "MAGIC", "FINISHED", "FAILED",
+                                            "SAMPLE_ALIGNMENT")} == {
+        "MAILBOX_OFFSET": MAILBOX_OFFSET, "IDLE": IDLE, "MAGIC": firmware._MAGIC, "FINISHED": samples._FINISHED,
+        "FAILED": samples._FAILED, "SAMPLE_ALIGNMENT": firmware._ALIGNMENT}
+    (statuses,) = re.findall(r"typedef enum npugen_status \{(.*?)\}", (folder / "npugen.h").read_text(), re.S)
+    assert tuple(re.findall(r"\bNPUGEN_[A-Z_]+\b", re.sub(r"/\*.*?\*/", "", statuses, flags=re.S))) == samples._STATUSES
 
 
 class _Waiting:
