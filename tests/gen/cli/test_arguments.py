@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from boards.registry import get_board
-from cores.config import COMPUTING_FEATURES, NpuConfig
+from cores.config import COMPUTING_FEATURES
 from gen.cli import COMMANDS, main
 from gen.cli.bench_part import Part
 from gen.cli.build import default_folder
@@ -141,14 +141,17 @@ def test_a_bench_that_measures_nothing_has_failed(tmp_path: Path, monkeypatch: p
     assert capsys.readouterr().err == "left out: two\n"
 
 
-@pytest.mark.rtl
-def test_what_a_preset_is_for(capsys, tmp_path: Path):
-    assert main(["build", "--board", "zu3eg", "--macs", "64", "--for", "dense", "-o", str(tmp_path)]) == 0
-    config = NpuConfig.load(tmp_path / "config.json")
-    assert config == get_board("zu3eg").config(64, "dense") != get_board("zu3eg").config(64)
-    assert default_folder(get_board("zu3eg"), config).name == "zu3eg-64-dense"
-    capsys.readouterr()
-    assert main(["build", "--config", str(tmp_path / "config.json"), "--for", "dense"]) == 2
-    assert "--config and --for exclude each other" in capsys.readouterr().err
-    assert main(["build", "--for", "dense", "--features", "depthwise", "-o", str(tmp_path)]) == 2
-    assert "or take a preset that has it (--for sparse)" in capsys.readouterr().err
+def test_what_a_preset_is_for(capsys: pytest.CaptureFixture, tmp_path: Path):
+    parser = argparse.ArgumentParser()
+    add_machine_options(parser)
+    board = get_board("zu3eg")
+    config = chosen_config(parser.parse_args(["--macs", "64", "--for", "dense"]))
+    assert config == board.config(64, "dense") != board.config(64)
+    assert default_folder(board, config).name == "zu3eg-64-dense"
+    assert default_folder(board, board.config(64, "dense", gather=1)).name == "zu3eg-64-gather-dense"
+    (tmp_path / "config.json").write_text(config.to_json())
+    for arguments, said in (
+            (["--config", str(tmp_path / "config.json"), "--for", "dense"], "--config and --for exclude each other"),
+            (["--for", "dense", "--features", "depthwise"], "or take a preset that has it (--for sparse)")):
+        assert main(["build", *arguments, "-o", str(tmp_path / "out")]) == 2
+        assert said in capsys.readouterr().err
