@@ -16,7 +16,7 @@ from cores.errors import NpugenError
 
 __all__ = [
     "ToolError", "child_process", "end_tools", "find_compiler", "find_nextpnr", "find_tool", "find_yosys",
-    "keep_runtime", "lend_runtime", "verilator_environment", "verilator_root",
+    "keep_runtime", "lend_runtime", "quick_make", "verilator_environment", "verilator_root",
 ]
 
 #: Objects of Verilator's own library, which every build compiles: they do not depend on what is simulated.
@@ -62,6 +62,17 @@ def verilator_environment(base: Mapping[str, str] | None = None) -> dict[str, st
     environment["MAKEFLAGS"] = f"CFG_CXXFLAGS_PCH_I=-include PYTHON3={sys.executable}"
     environment.pop("MFLAGS", None)
     return environment
+
+
+def quick_make(path: str | None = None) -> list[str]:
+    """What make is told of a simulation that runs for less time than optimising it would take.
+
+    All is one file, which reads Verilator's headers once: with g++ half the work for a sixth of the speed. Clang, where
+    it is installed, compiles that in half of the time; it leaves to the library what g++ knows of atomic variables.
+    """
+    clang = ["CXX=clang++", "CFG_CXXFLAGS_STD=-std=gnu++17", "CFG_LDLIBS_THREADS=-latomic"]
+    return ["VM_PARALLEL_BUILDS=0", "OPT_FAST=-O0", "OPT_GLOBAL=-O1",
+            *(clang if shutil.which("clang++", path=path) else [])]
 
 
 def lend_runtime(store: Path, build: Path) -> None:

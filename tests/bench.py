@@ -27,7 +27,7 @@ from cocotb_tools.check_results import get_results
 from cocotb_tools.runner import get_runner
 
 from cores.emit import emit_component
-from sim.toolchain import keep_runtime, lend_runtime, verilator_environment
+from sim.toolchain import keep_runtime, lend_runtime, quick_make, verilator_environment
 from tests.cores.simulation import stream_ports
 
 __all__ = [
@@ -46,9 +46,6 @@ WAIVED = ["WIDTHEXPAND", "WIDTHTRUNC", "PROCASSINIT", "CASEOVERLAP"]
 #: cocotb's runner makes every signal public, which Verilator then cannot optimise: four times as much C++ to compile. A
 #: bench uses ports alone, and these are marked in the text.
 _BUILD_ARGS = ["-O3", "-no-public-flat-rw", *(f"-Wno-{rule}" for rule in WAIVED)]
-#: One file, which is read once, in place of ten and of two precompiled headers, which take most of the compiler's time;
-#: and a bench, most of it Python, runs for less time than optimising its component would take.
-_MAKE = ["VM_PARALLEL_BUILDS=0", "OPT_FAST=-O0"]
 _TOP_MODULE = re.compile(rf"^module {_TOP}\b.*?^endmodule", re.MULTILINE | re.DOTALL)
 _PORT = re.compile(r"^  (?:input|output) [^;]*", re.MULTILINE)
 
@@ -110,7 +107,7 @@ def _tools(simulator: str, language: Language) -> tuple[Mapping[str, str], list[
     """A simulator's environment and its arguments. Skips the test where Icarus is not installed."""
     if simulator == "verilator":
         settings = verilator_environment()
-        settings["MAKEFLAGS"] += " " + " ".join(_MAKE)
+        settings["MAKEFLAGS"] += " " + " ".join(quick_make(settings.get("PATH")))
         return settings, _BUILD_ARGS
     if simulator != "icarus":
         raise ValueError(f"the simulator must be verilator or icarus, not {simulator!r}")

@@ -15,7 +15,7 @@ from cores.config import NpuConfig
 from cores.emit import emit_verilog
 from npudriver.files import named, read_file
 from sim.folders import cache_folder
-from sim.toolchain import ToolError, child_process, keep_runtime, lend_runtime, verilator_environment
+from sim.toolchain import ToolError, child_process, keep_runtime, lend_runtime, quick_make, verilator_environment
 
 __all__ = ["build_library", "compile_library"]
 
@@ -28,12 +28,8 @@ _SEAL = "libnpu.sha256"
 #: Yosys writes operands of unequal width and initial values beside processes; both are what the netlist means.
 _VERILATOR = ["-O3", "--x-assign", "fast", "--x-initial", "fast", "--noassert", "-Wno-fatal", "-Wno-lint", "-Wno-style"]
 #: At 256 MACs -O1 simulates 350 kHz after 25 s of compiling, -O2 380 kHz after 33 s, -Os 280 kHz after 34 s.
-#: Verilator's "slow" files, most of the text, run once: they are not optimised. With NPUGEN_RTL_QUICK nothing is, and
-#: all is one file, which reads Verilator's headers once: half the work for a sixth of the speed.
-_MAKE = {
-    False: ["OPT_FAST=-O1", "OPT_GLOBAL=-O1", "OPT_SLOW="],
-    True: ["VM_PARALLEL_BUILDS=0", "OPT_FAST=-O0", "OPT_GLOBAL=-O1", "OPT_SLOW="],
-}
+#: Verilator's "slow" files, most of the text, run once: they are not optimised.
+_MAKE = ["OPT_FAST=-O1", "OPT_GLOBAL=-O1", "OPT_SLOW="]
 
 
 def _digest(*parts: str | bytes) -> str:
@@ -124,8 +120,9 @@ def compile_library(
     Raises ToolError when a tool is missing or fails.
     """
     environment = verilator_environment()
-    make = _MAKE[os.environ.get("NPUGEN_RTL_QUICK", "0") not in ("", "0")]
-    key = _digest(*parts, top, *_VERILATOR, *make, *options, *defines, environment.get("VERILATOR_ROOT", "system"))
+    quick = os.environ.get("NPUGEN_RTL_QUICK", "0") not in ("", "0")
+    settings = quick_make(environment.get("PATH")) if quick else _MAKE
+    key = _digest(*parts, top, *_VERILATOR, *settings, *options, *defines, environment.get("VERILATOR_ROOT", "system"))
     cache = cache_folder() / "rtl"
     folder = cache / key
     if _is_whole(folder):
@@ -134,8 +131,8 @@ def compile_library(
                          (environment.get("VERILATOR_ROOT", ""), "install Verilator elsewhere")):
         if any(character.isspace() for character in str(path)):
             raise ToolError(f"{path}: make cannot build with a folder that has spaces in its path; {remedy}")
-    environment["MAKEFLAGS"] += " " + " ".join(make)
-    runtime = _runtime(cache, environment, *make, *options)
+    environment["MAKEFLAGS"] += " " + " ".join(settings)
+    runtime = _runtime(cache, environment, *settings, *options)
     claimed = folder.with_name(f"{key}.tmp")
     with _claimed(claimed):
         if _is_whole(folder):   # another process was first
