@@ -47,8 +47,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     space = parser.add_argument_group("space", "default: the presets of --macs, and the optional units for any network")
     space.add_argument("--space", type=Path, metavar="SPACE.yaml|json", help="parameters, each with a list of values")
     space.add_argument("--vary", type=_axis, action="append", default=[], metavar="NAME=VALUE,VALUE",
-                       help="the values of a parameter: macs, features (joined by +), any field of the configuration "
-                            "(input_depth), density, memory, clock; several times; replaces the file's")
+                       help="the values of a parameter: macs, for, features (joined by +), any field of the "
+                            "configuration (input_depth), density, memory, clock; several times; replaces the file's")
     how = parser.add_argument_group("search")
     how.add_argument("--objectives", type=_names, default=(), metavar="LIST",
                      help="cycles, ms, bus_bytes, area (mean share of the device's resources, %%), the resources by "

@@ -29,7 +29,7 @@ DEFAULT_MACS = 256
 
 _LANES = ("oc_lanes", "ic_lanes", "nnz_lanes", "pixel_lanes")
 #: Of --features.
-_ALL = "all"
+_ALL, _AUTO = "all", "auto"
 #: Fields that --features alone sets: those that are either there or not.
 _FLAGS = frozenset(name for unit in UNITS if unit.switch for name in unit.fields)
 _BY_HAND = tuple(field.name for field in dataclasses.fields(NpuConfig) if field.name not in _FLAGS)
@@ -46,14 +46,16 @@ def add_machine_options(parser: argparse.ArgumentParser, *, boards: Collection[s
     presets = ", ".join(map(str, PRESET_MACS))
     group.add_argument("--macs", type=int, metavar="N",
                        help=f"multiply-accumulates a cycle: {presets} (default {macs})")
-    group.add_argument("--for", dest="purpose", choices=PURPOSES, metavar="|".join(PURPOSES),
+    group.add_argument("--for", dest="purpose", metavar="|".join([*PURPOSES, "MODEL.onnx"]),
                        help="what --macs is for: networks whose weights were pruned, or dense ones, in fewer LUTs; "
-                            f"without depthwise and with little use of zeros (default {PURPOSES[0]})")
+                            "without depthwise and with little use of zeros; or a model, for which it is chosen with "
+                            f"the features that pay (default {PURPOSES[0]})")
     group.add_argument("--config", type=Path, metavar="JSON",
                        help="configuration as `build` writes it, instead of --macs")
     group.add_argument("--features", type=_features, metavar="LIST",
                        help=f"what the machine has beside the matrix engine: {', '.join(FEATURES)}, separated by "
-                            f"commas; {_ALL} (what layers can use in a machine of these lanes); or none (default none)")
+                            f"commas; {_ALL} (what layers can use in a machine of these lanes); {_AUTO} (what pays "
+                            "for the model); or none (default none)")
     by_hand = parser.add_argument_group("machine, by hand", "replace single parameters of the preset")
     for name in _BY_HAND:
         by_hand.add_argument(_option(name), type=int, metavar="N", dest=name,
@@ -79,15 +81,16 @@ def _option(field: str) -> str:
 
 
 def _features(text: str) -> tuple[str, ...]:
-    """Names of `FEATURES`, or ``(_ALL,)``."""
+    """Names of `FEATURES`, ``(_ALL,)`` or ``(_AUTO,)``."""
     names = tuple(name.strip() for name in text.split(","))
-    if names in (("none",), (_ALL,)):
+    if names in (("none",), (_ALL,), (_AUTO,)):
         return () if names == ("none",) else names
     unknown = [name for name in names if name not in FEATURES]
-    if {_ALL, "none"} & set(unknown):
-        raise argparse.ArgumentTypeError(f"{_ALL} and none stand by themselves")
+    if {_ALL, _AUTO, "none"} & set(unknown):
+        raise argparse.ArgumentTypeError(f"{_ALL}, {_AUTO} and none stand by themselves")
     if unknown:
-        raise argparse.ArgumentTypeError(f"no feature {unknown[0]!r}; there are {', '.join(FEATURES)}, {_ALL}, or none")
+        raise argparse.ArgumentTypeError(f"no feature {unknown[0]!r}; there are "
+                                         f"{', '.join([*FEATURES, _ALL, _AUTO])}, or none")
     return names
 
 
@@ -110,8 +113,10 @@ def named_board(arguments: argparse.Namespace) -> str | None:
 def chosen_config(arguments: argparse.Namespace, features: Sequence[str] | None = None) -> NpuConfig:
     """The configuration that the options describe, with these ``features`` instead of theirs if some are given.
 
-    Raises ConfigError, UsageError.
+    What they leave to be chosen for a model is settled in ``arguments`` first. Raises ConfigError, UsageError, and what
+    `choose_machine` does.
     """
+    _settle(arguments)
     features = arguments.features if features is None else features
     by_hand = {name: getattr(arguments, name) for name in _BY_HAND if getattr(arguments, name) is not None}
     lanes = {"--macs": arguments.macs, "--for": arguments.purpose}
@@ -142,6 +147,31 @@ def chosen_config(arguments: argparse.Namespace, features: Sequence[str] | None 
     except ConfigError as error:
         way_out = _way_out(arguments, with_features, features) if features is arguments.features else ""
         raise ConfigError.of(error, f"{error}{way_out}") from None
+
+
+def _settle(arguments: argparse.Namespace) -> None:
+    """Have what --for MODEL and --features auto leave open chosen, and put it in their place."""
+    named = arguments.purpose in (None, *PURPOSES)
+    if named and arguments.features != (_AUTO,):
+        return
+    if arguments.config is not None:
+        option = f"--features {_AUTO}" if named else "--for"
+        raise UsageError(f"--config and {option} exclude each other: the file says what the machine is",
+                         code="option-conflict")
+    if not named and arguments.features not in (None, (_AUTO,)):
+        raise UsageError("--for MODEL chooses the features; leave out --features", code="option-conflict")
+    model = getattr(arguments, "model", None) if named else Path(arguments.purpose)
+    if model is None:
+        raise UsageError(f"--features {_AUTO} wants a model: --for MODEL.onnx", code="option-conflict")
+    if not named and not model.suffix:
+        raise UsageError(f"--for {model}: must be {', '.join(PURPOSES)}, or a model", code="unknown-name")
+    from gen.cli.machine_choice import choose_machine
+
+    by_hand = {name: getattr(arguments, name) for name in _BY_HAND if getattr(arguments, name) is not None}
+    macs = DEFAULT_MACS if arguments.macs is None else arguments.macs
+    purposes = [_purpose(arguments)] if named else PURPOSES
+    arguments.purpose, arguments.features = choose_machine(
+        arguments, model, chosen_board(arguments), purposes, {"macs": macs, **by_hand})
 
 
 def _purpose(arguments: argparse.Namespace) -> str:

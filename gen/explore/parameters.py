@@ -7,7 +7,7 @@ from typing import Any
 from boards.board import Board
 from boards.registry import BOARDS
 from cores.arch.registers import LANES
-from cores.config import FEATURES, PRESET_MACS, NpuConfig
+from cores.config import FEATURES, PRESET_MACS, PURPOSES, NpuConfig
 
 from .errors import SpaceError
 from .space import Point, Space, Value
@@ -24,13 +24,20 @@ _MAX_MHZ = 10_000
 _FIELDS = tuple(field.name for field in dataclasses.fields(NpuConfig))
 
 #: What a point has that does not say; a density of 1 leaves all weights as they are.
-DEFAULTS: Mapping[str, Value] = {"macs": 256, "features": "none", "density": 1.0, "memory": IDEAL, "clock": BOARD_CLOCK}
+DEFAULTS: Mapping[str, Value] = {
+    "macs": 256, "for": PURPOSES[0], "features": "none", "density": 1.0, "memory": IDEAL, "clock": BOARD_CLOCK}
 
 
 def _macs(value: Any) -> Value:
     if _whole(value) not in PRESET_MACS:
         raise ValueError(f"must be one of {', '.join(map(str, PRESET_MACS))} (or vary the lanes)")
     return _whole(value)
+
+
+def _purpose(value: Any) -> Value:
+    if value not in PURPOSES:
+        raise ValueError(f"must be {' or '.join(PURPOSES)}")
+    return str(value)
 
 
 def _whole(value: Any) -> int:
@@ -77,8 +84,8 @@ def _clock(value: Any) -> Value:
 
 
 _PARAMETERS: Mapping[str, Callable[[Any], Value]] = {
-    "macs": _macs, **dict.fromkeys(_FIELDS, _whole), "features": _features, "density": _density, "memory": _memory,
-    "clock": _clock}
+    "macs": _macs, "for": _purpose, **dict.fromkeys(_FIELDS, _whole), "features": _features, "density": _density,
+    "memory": _memory, "clock": _clock}
 
 
 def space_of(axes: Mapping[str, Any]) -> Space:
@@ -113,8 +120,8 @@ def default_axes() -> dict[str, Sequence[Value]]:
 def config_of(board: Board, point: Point) -> NpuConfig:
     """The machine of a point. Raises ConfigError for one that cannot be built."""
     fields = {name: int(value) for name, value in point.items() if name in _FIELDS}
-    macs = int(point.get("macs", DEFAULTS["macs"]))
+    preset = int(point.get("macs", DEFAULTS["macs"])), str(point.get("for", DEFAULTS["for"]))
     features = str(point.get("features", DEFAULTS["features"]))
-    lanes = board.config(macs, **{name: value for name, value in fields.items() if name in LANES})
+    lanes = board.config(*preset, **{name: value for name, value in fields.items() if name in LANES})
     units = lanes.feature_fields([] if features == "none" else features.split("+"))
-    return board.config(macs, **{**units, **fields})
+    return board.config(*preset, **{**units, **fields})

@@ -9,7 +9,7 @@ from .ledger import Ledger
 from .methods import Method
 from .space import Point
 
-__all__ = ["Workers", "search"]
+__all__ = ["Workers", "evaluated", "search"]
 
 #: Told how many points are done, and what is yet to be done that takes minutes.
 Progress = Callable[[int, str], None]
@@ -27,12 +27,13 @@ def search(problem: Problem, method: Method, workers: Workers, ledger: Ledger,
     """All points of a method, in its order. Raises what the workers do."""
     found: list[Evaluation] = []
     while points := method.next(found):
-        found += _evaluated(problem, points, workers, ledger, partial(_report, progress, len(found)))
+        found += evaluated(problem, points, workers, ledger, partial(_report, progress, len(found)))
     return found
 
 
-def _evaluated(problem: Problem, points: Sequence[Point], workers: Workers, ledger: Ledger,
-               progress: Progress) -> list[Evaluation]:
+def evaluated(problem: Problem, points: Sequence[Point], workers: Workers, ledger: Ledger,
+              progress: Progress = lambda done, remark: None) -> list[Evaluation]:
+    """Some points, measured as far as the ledger has not got them. Raises what the workers do."""
     needed = [{ledger.key(job): job for job in problem.jobs(point)} for point in points]
     missing = {key: job for jobs in needed for key, job in jobs.items() if key not in ledger}
     waiting = [sum(key in missing for key in jobs) for jobs in needed]

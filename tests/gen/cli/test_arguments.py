@@ -43,7 +43,7 @@ def test_names_itself_as_it_was_called(monkeypatch: pytest.MonkeyPatch, capsys: 
     (("build", "--macs", "5"), "macs must be one of 16, 32"),
     (("build", "--macs", "many"), "invalid int value: 'many'"),
     (("build", "--oc-lanes", "24"), "oc_lanes must be a power of two"),
-    (("build", "--features", "all,gather"), "all and none stand by themselves"),
+    (("build", "--features", "all,gather"), "all, auto and none stand by themselves"),
     (("build", "--features", "depthwise,speed"),
      "no feature 'speed'; there are depthwise, fusion, gather, binary, winograd, table, product, "),
     (("build", "--macs", "16", "--features", "gather,depthwise"),
