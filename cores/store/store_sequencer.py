@@ -192,8 +192,9 @@ class StoreSequencer(StoreSequencerTiming, Component):
                 begins.eq(resting & ~self.halt & self.drained & which.any() & self.queue.valid),
             ]
             m.d.sync += self.load_wanted.eq(which & begins.replicate(len(which)) & ~self.loaded)
+            # What loads begins, and leaves, with nothing under way: as what leaves at once.
+            in_hand = resting & ~self.halt & may_leave
             may_leave = Mux(which.any(), (which & self.loaded).any(), may_leave)
-            in_hand = in_hand | begins
         m.d.comb += [
             is_store.eq(is_operation(word, Opcode.STORE, config)),
             self.queue.ready.eq(resting & ~self.halt & may_leave),
