@@ -9,11 +9,15 @@ __all__ = ["pairwise", "with_full"]
 
 
 def with_full(names: Iterable, *full) -> list:
-    """``names`` as parameters; those that are also in ``full`` are marked so. KeyError for one that is not there."""
+    """``names``, or tuples of several arguments, as parameters; those that are also in ``full`` are marked so.
+
+    KeyError for one that is not there.
+    """
     names = list(names)
     if unknown := set(full) - set(names):
         raise KeyError(min(unknown))
-    return [pytest.param(name, marks=pytest.mark.full) if name in full else name for name in names]
+    return [pytest.param(*(name if isinstance(name, tuple) else (name,)), marks=pytest.mark.full) if name in full
+            else name for name in names]
 
 
 def pairwise(*axes: Sequence[tuple]) -> list:

@@ -14,7 +14,6 @@ from threading import Thread
 
 import numpy as np
 import pytest
-from amaranth.hdl import Shape
 
 from boards.registry import BOARDS
 from cores.arch.registers import COUNTERS, MAGIC, REGISTERS, VERSION, Control, Status, address_of
@@ -39,6 +38,7 @@ from npudriver.errors import WaitTimeoutError
 from npudriver.etherbone import Packet, receive, send
 from sim import functional
 from tests import ROOT
+from tests.hollow import hollow_npu
 
 _MEMORY, _NPU, _CSR = 0x4000_0000, 0x9000_0000, 0x1000
 _DESCRIPTION = {
@@ -403,24 +403,10 @@ def test_digits_by_a_processor(litex, digits: Path, capsys: pytest.CaptureFixtur
     assert result["accelerator"] > 300_000 and result["processor"] > 10_000
 
 
-def _hollow(config: NpuConfig) -> str:
-    """Module ``npu`` with nothing in it."""
-    memory = {"address_width": config.address_width, "data_bits": config.beat_bits}
-    ports, silence = ["input clk", "input rst", "output irq"], ["irq"]
-    for prefix, signature, driven in (("m_axi", Axi4Read(**memory), "Out"), ("m_axi", Axi4Write(**memory), "Out"),
-                                      ("s_axi", AxiLite(), "In")):
-        for name, member in signature.members.items():
-            output = member.flow.name == driven
-            width = Shape.cast(member.shape).width
-            ports.append(f"{'output' if output else 'input'} [{width - 1}:0] {prefix}_{name}")
-            silence += [f"{prefix}_{name}"] if output else []
-    return f"module npu({', '.join(ports)});\n{''.join(f'assign {port} = 0;' for port in silence)}\nendmodule\n"
-
-
 @pytest.mark.full
 def test_a_bitstream(litex, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture, tmp_path: Path):
     """All of LiteX's part, mapped, placed, routed and packed; without the machine, which takes an hour."""
-    monkeypatch.setattr(project, "emit_verilog", _hollow)
+    monkeypatch.setattr(project, "emit_verilog", hollow_npu)
     assert main(["soc", "--board", "ecp5", "-o", str(tmp_path), "--bitstream", "--json"]) == 0
     route = json.loads(capsys.readouterr().out)["route"]
     assert route["mhz"] > 50 and route["used"]["EHXPLLL"] == 1 and route["used"]["TRELLIS_FF"] > 500

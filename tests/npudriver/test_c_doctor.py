@@ -19,6 +19,7 @@ from sim.rtl.machine import RtlMachine
 from tests.c_targets import TARGETS, build, require
 from tests.confinement import CONFIG as LIMITED
 from tests.piped_device import run_piped
+from tests.selection import with_full
 
 from .compiled_c import HERE, compiled, compiler, example_sources
 from .fake_board import make_files
@@ -115,7 +116,7 @@ def test_a_machine_that_another_has_left_running(doctor):
     assert "a program that was running has been stopped" in found[1] and len(found) == len(checks())
 
 
-@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("target", with_full(TARGETS, "gcc", "gcc-sanitized", "aarch64", "riscv32-soft"))
 def test_on_other_processors(target, tmp_path):
     """The same lines as here, of a sound device and of one whose clock is too fast."""
     require(TARGETS[target])

@@ -46,6 +46,8 @@ def test_bytes_are_the_same_on_all(seed: int, tmp_path: Path) -> None:
     package = small("bytes", seed, tmp_path)
     found = set()
     for target in TARGETS.values():
+        if target.name == "gcc-sanitized":      # makes no other results than gcc
+            continue
         require(target)
         found.add(piped(package, build(package.folder, target)).outputs[0][0])
     assert found == {((1, 9, 5, 6), package.expected[0])}
