@@ -21,6 +21,7 @@ from gen.cli.machine import (
 )
 from gen.cli.missing import missing_units, say_missing
 from gen.cli.segments import facts_of, show_segments
+from gen.cli.summary import say_accuracy, say_speed, say_work, speed_of, work_of
 from gen.files.read import is_zip
 from gen.files.write import require_writable
 
@@ -202,14 +203,17 @@ def run(arguments: argparse.Namespace) -> None:
         missing = missing_units(application, config, chosen_board(arguments),
                                 lambda features: chosen_config(arguments, features))
         programs = application.programs(remark)
+    work = work_of(application)
+    application.save(arguments.output)
+    say_work(work)
     say_missing(application, missing, chosen_board(arguments).name)
     say(application.remarks)
     say_exact(arguments, application)
-    application.save(arguments.output)
     check = None
     if arguments.check:
         with status("comparing with onnxruntime") as remark:
             check = checked(application, arguments.model, remark)
+    speed = speed_of(application, chosen_board(arguments))
     layers = [layer for program in programs for layer in program.layers]
     facts = {
         "program": str(arguments.output), "layers": len(layers),
@@ -218,7 +222,7 @@ def run(arguments: argparse.Namespace) -> None:
         "constant_bytes": sum(len(program.constants) for program in programs),
         "data_bytes": sum(program.data_beats for program in programs) * config.beat_bytes,
         "macs": sum(layer.macs for layer in layers), "useful_macs": sum(layer.useful_macs for layer in layers),
-        "check": check, "partition": facts_of(application.partition),
+        "work": work, "speed": speed, "check": check, "partition": facts_of(application.partition),
         "missing": missing,
         "density": None if used is None else {"asked": arguments.density, "used": used},
     }
@@ -231,3 +235,6 @@ def run(arguments: argparse.Namespace) -> None:
                    f"{facts['constant_bytes']:,} bytes of weights and parameters, {facts['macs']:,} MACs",
                    soft_wrap=True)
     messages.print(described(config, board), soft_wrap=True)
+    say_speed(speed, chosen_board(arguments).name, choosable=arguments.features is None and arguments.config is None)
+    if check is not None and not any(layer["beyond"] for layer in check["layers"]):
+        say_accuracy(check)

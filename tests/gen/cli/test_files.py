@@ -51,7 +51,7 @@ def test_names_are_only_names(model: str, samples: str, capsys: pytest.CaptureFi
         node.name = f"[/red]$x_{{{node.name}"
     onnx.save(data, "[red] ö$^.onnx")
     assert main(["compile", "[red] ö$^.onnx", "-o", "[red] y.npu"]) == 0
-    assert capsys.readouterr().err.startswith("[red] y.npu: 8 layers")
+    assert "\n[red] y.npu: 8 layers" in capsys.readouterr().err
     for argv in (["profile", "[red] y.npu", "-o", "[p]"], ["run", "[red] y.npu", "--input", samples, "--limit", "1"],
                  ["compare", "[red] ö$^.onnx", "--input", samples, "--limit", "1"]):
         assert main(argv) == 0

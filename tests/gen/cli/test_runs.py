@@ -135,10 +135,10 @@ def test_results_say_which_machine_they_are_of(model: str, monkeypatch: pytest.M
     assert main(["build", *machine, "-o", "out"]) == 0
     assert line in capsys.readouterr().err
     assert main(["compile", model, *machine, "-o", "digits.npu"]) == 0
-    assert capsys.readouterr().err.endswith(line)
+    assert line in capsys.readouterr().err
     assert main(["profile", "digits.npu"]) == 0
     assert capsys.readouterr().out.startswith(line)
     assert main(["compile", model, "--config", "out/config.json", "-o", "any.npu"]) == 0
-    assert capsys.readouterr().err.endswith("machine: 16 MACs, features gather\n")
+    assert "\nmachine: 16 MACs, features gather\n" in capsys.readouterr().err
     assert main(["profile", model]) == 0
     assert capsys.readouterr().out.startswith("machine: zu3eg, 256 MACs, features none\n")

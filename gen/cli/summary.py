@@ -1,0 +1,78 @@
+"""What people ask first of a compiled model: does it all run on the machine, how fast, how exact, what would help."""
+
+import dataclasses
+from typing import TYPE_CHECKING, Any
+
+from boards.board import Board
+from gen.cli.common import messages, status
+
+if TYPE_CHECKING:
+    from gen.run.application import Application
+
+__all__ = ["say_accuracy", "say_speed", "say_work", "speed_of", "work_of"]
+
+#: The share of the time from which on lanes without work are worth a word.
+_MUCH = 0.2
+
+
+def work_of(application: "Application") -> dict[str, Any]:
+    """`gen.partition.work.Work` as a mapping, ``nodes`` None where all are on the accelerator; with ``segments``."""
+    if application.partition is not None:
+        from gen.partition.work import Work
+
+        return {**dataclasses.asdict(Work.of(application.partition)), "segments": application.partition.subgraphs}
+    macs = sum(layer.macs for workload in application.workloads for layer in workload.program.layers)
+    return {"multiplications": macs, "nodes": None, "accelerated_multiplications": macs, "accelerated_nodes": None,
+            "segments": len(application.workloads)}
+
+
+def say_work(work: dict[str, Any]) -> None:
+    segments = f"{work['segments']} segment{'' if work['segments'] == 1 else 's'}"
+    if work["nodes"] is None:
+        messages.print(f"on the accelerator: the whole model, {_large(work['multiplications'])} multiplications, "
+                       f"{segments}", soft_wrap=True)
+    else:
+        messages.print(f"on the accelerator: {_large(work['accelerated_multiplications'])} of "
+                       f"{_large(work['multiplications'])} multiplications and {work['accelerated_nodes']:,} of "
+                       f"{work['nodes']:,} nodes, {segments}", soft_wrap=True)
+
+
+def _large(count: int) -> str:
+    return next((f"{count / unit:.3g} {name}" for unit, name in ((1e9, "G"), (1e6, "M")) if count >= unit),
+                f"{count:,}")
+
+
+def speed_of(application: "Application", board: Board) -> dict[str, Any]:
+    """Totals of the profile, by the time model on ideal memory; with the ``clock`` in words."""
+    from gen.hw.clock import clock_of
+    from gen.run.report import Measured, profile_of
+    from sim import cycles
+
+    programs = [workload.program for workload in application.workloads]
+    with status("timing"):
+        timings = [cycles.estimate(program.config, program.code) for program in programs]
+    clock = clock_of(board, programs[0].config)
+    return {**profile_of([Measured(program, timing, timing.cycles)
+                          for program, timing in zip(programs, timings, strict=True)], clock)["total"],
+            "clock": str(clock)}
+
+
+def say_speed(speed: dict[str, Any], board: str, *, choosable: bool) -> None:
+    """``board``: whose clock that is; ``choosable``: whether the user has left the machine's units open."""
+    idle = speed["idle_lanes"] / speed["cycles"]
+    messages.print(f"speed: {speed['cycles']:,} cycles by the time model, {100 * speed['utilisation']:.0f} % of the "
+                   f"multipliers: {speed['fps']:,.0f} inferences a second of the accelerator at {speed['clock']} "
+                   f"({board})",
+                   soft_wrap=True)
+    if choosable and idle > _MUCH:
+        messages.print(f"lanes have no work {100 * idle:.0f} % of the time; --features auto finds units that help",
+                       soft_wrap=True)
+
+
+def say_accuracy(check: dict[str, Any]) -> None:
+    """Of a comparison that found nothing to warn of."""
+    layers = check["layers"]
+    off = sum(layer["differing"] > 0 for layer in layers)
+    what = "as onnxruntime has it" if not off else (
+        f"{off} of {len(layers)} layers differ from onnxruntime, by {check['largest']} at most, as rounding explains")
+    messages.print(f"values: {what}, on a random sample", soft_wrap=True)

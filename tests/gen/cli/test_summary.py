@@ -1,0 +1,68 @@
+"""What `compile` says of a model: how much of it is where, how fast, how exact, and what would help."""
+
+import json
+
+import onnx
+import pytest
+from onnx import TensorProto, helper
+
+from gen.cli import main
+from gen.partition.work import multiplications
+from tests.gen.cli.gated import gated
+
+
+def _product(op: str, *shapes: tuple[int, ...], out: tuple[int, ...], **attributes: object) -> onnx.ModelProto:
+    names = [f"x{number}" for number in range(len(shapes))]
+    inputs = [helper.make_tensor_value_info(name, TensorProto.FLOAT, shape)
+              for name, shape in zip(names, shapes, strict=True)]
+    node = helper.make_node(op, names, ["y"], **attributes)
+    return helper.make_model(helper.make_graph(
+        [node], "g", inputs, [helper.make_tensor_value_info("y", TensorProto.FLOAT, out)]))
+
+
+@pytest.mark.parametrize(("model", "count"), [
+    (_product("Conv", (1, 6, 8, 8), (4, 3, 3, 3), out=(1, 4, 6, 6), group=2), 4 * 36 * 27),
+    (_product("ConvTranspose", (1, 6, 8, 8), (6, 4, 2, 2), out=(1, 4, 16, 16), strides=[2, 2]), 6 * 64 * 16),
+    (_product("MatMul", (2, 3, 5, 7), (2, 3, 7, 4), out=(2, 3, 5, 4)), 6 * 5 * 4 * 7),
+    (_product("Gemm", (7, 5), (7, 4), out=(5, 4), transA=1), 5 * 4 * 7),
+    (_product("Relu", (1, 3), out=(1, 3)), 0),
+])
+def test_multiplications(model: onnx.ModelProto, count: int):
+    assert multiplications(model) == count
+
+
+def test_open_batch_counts_as_one_sample():
+    model = _product("MatMul", (1, 5, 7), (7, 4), out=(1, 5, 4))
+    for value in (model.graph.input[0], model.graph.output[0]):
+        value.type.tensor_type.shape.dim[0].dim_param = "N"
+    assert multiplications(model) == 5 * 4 * 7
+
+
+def test_lines(capsys: pytest.CaptureFixture):
+    """Of a model that is cut, and of the same on a machine that takes more of it."""
+    gated("Sigmoid", "Sigmoid", "Sigmoid")
+    argv = ["compile", "m.onnx", "--macs", "16", "-o", "y.npu"]
+    assert main(argv) == 0
+    said = capsys.readouterr().err.splitlines()
+    assert main([*argv, "--json"]) == 0
+    facts = json.loads(capsys.readouterr().out)
+    work, speed = facts["work"], facts["speed"]
+    assert work["nodes"] - work["accelerated_nodes"] == 7 and work["segments"] == 4
+    assert work["multiplications"] == work["accelerated_multiplications"] == facts["macs"] > 0
+    macs = f"{work['multiplications']:,}"
+    assert said[0] == (f"on the accelerator: {macs} of {macs} multiplications "
+                       f"and {work['accelerated_nodes']} of {work['nodes']} nodes, 4 segments")
+    [line] = [line for line in said if line.startswith("speed: ")]
+    assert line.startswith(f"speed: {speed['cycles']:,} cycles by the time model, ")
+    assert f"{speed['fps']:,.0f} inferences a second of the accelerator at 333 MHz, target (zu3eg)" in line
+    assert said[-1].startswith("values: ") and said[-1].endswith("on a random sample")
+    assert main(["profile", "y.npu", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["total"]["cycles"] == speed["cycles"]
+
+
+@pytest.mark.parametrize("given", [[], ["--features", "none"]])
+def test_auto_is_named_where_it_may_help(given: list[str], capsys: pytest.CaptureFixture):
+    """Lanes of many channels for a model of few; not where the user has chosen."""
+    gated("Relu")
+    assert main(["compile", "m.onnx", "--macs", "256", "-o", "y.npu", *given]) == 0
+    assert ("--features auto finds units that help" in capsys.readouterr().err) == (not given)
