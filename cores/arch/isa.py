@@ -17,12 +17,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from .numerics import CONSTANT_BITS, FIRST_BITS, MULTIPLIER_BITS
+from .rows import ENTRY_BITS, EPSILON_BITS, MEAN_BITS
 from .stochastic import LENGTH_BITS
 
 __all__ = [
     "CHAIN", "EntryForm", "Field", "HEADER", "HEADER_BITS", "INSTRUCTION_BYTES", "Kind", "LAYOUTS", "MAX_TILE_COLS",
-    "OPERATIONS", "Opcode", "Operation", "QUEUE_OPERATIONS", "Queue", "SECOND_STAGES", "SETTERS", "StepKind",
-    "WordForm", "largest_field", "loads",
+    "OPERATIONS", "Opcode", "Operation", "QUEUE_OPERATIONS", "Queue", "ROW_SETTERS", "SECOND_STAGES", "SETTERS",
+    "StepKind", "WordForm", "largest_field", "loads",
 ]
 
 INSTRUCTION_BYTES = 16
@@ -57,6 +58,8 @@ class Opcode(enum.IntEnum):
     COMPUTE_SET = 64
     COMPUTE = 72
     POOL = 73
+    ROWS_TABLE = 94
+    ROWS_SET = 95
 
     STORE_SET = 96
     STORE_REQUANT = 97
@@ -263,7 +266,27 @@ OPERATIONS: Mapping[Opcode, Operation] = {
         # Parts of one window, of a POOL with a single one:
         Field("resume", 1),                      # it goes on with what the POOL before it left open
         Field("open", 1),                        # the next POOL goes on with it: no result yet
+        Field("row_pass", 2, unit="rows"),       # RowPass: of rows, a pixel's channels each, instead of windows
     ), frozenset({"wait_load", "wait_store", "post_load"}), after=(Opcode.COMPUTE_SET,)),
+    # What is done with the rows of the POOLs after it.
+    Opcode.ROWS_SET: _setter(
+        Field("pixels", 10, minimum=1),          # of a tile
+        Field("channels", 11, minimum=1),        # of a row
+        Field("moments", 1),                     # 1: normalised, 0: exponentials that add up to one
+        # Of moments:
+        Field("centred", 1),                     # the mean is subtracted
+        Field("zero_point", 8, signed=True),     # this is
+        Field("mean", MEAN_BITS),                # 1 / channels
+        Field("epsilon", EPSILON_BITS),          # added to channels**2 times the variance
+        Field("base", 6, signed=True),           # exponent for which nothing is shifted
+        unit="rows",
+    ),
+    # The exponential of a difference to the maximum.
+    Opcode.ROWS_TABLE: _setter(
+        Field("place", 8),                       # the difference, modulo 256
+        Field("entry", ENTRY_BITS),
+        unit="rows",
+    ),
     # Geometry that the STOREs after it share.
     Opcode.STORE_SET: _setter(
         Field("rows", 10, minimum=1),
@@ -323,6 +346,8 @@ OPERATIONS: Mapping[Opcode, Operation] = {
 #: Operations of a chain, and those that are its second stage.
 CHAIN = tuple(op for op in Opcode if Opcode.STORE_SET < op < Opcode.STORE)
 SECOND_STAGES = (Opcode.STORE_ADD, Opcode.STORE_MULTIPLY, Opcode.STORE_LEAKY)
+#: Operations that set what only the row unit looks at.
+ROW_SETTERS = (Opcode.ROWS_SET, Opcode.ROWS_TABLE)
 
 #: Fields of each operation above the header; operations that only set something.
 LAYOUTS: Mapping[Opcode, tuple[Field, ...]] = {opcode: operation.fields for opcode, operation in OPERATIONS.items()}

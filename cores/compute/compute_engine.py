@@ -17,11 +17,10 @@ from ..timing.compute import ComputeEngineTiming
 from .array_unit import ArrayUnit
 from .array_units import units_of
 from .mac_array import MacArray
-from .pool_unit import PoolUnit
 from .tile_sequencer import TileSequencer
 from .weight_loader import WeightLoader
 from .word_kind import issue_stages
-from .word_parts import word_kinds
+from .word_parts import pool_of, word_kinds
 
 __all__ = ["ComputeEngine", "compute_ports"]
 
@@ -82,7 +81,7 @@ class ComputeEngine(ComputeEngineTiming, Component):
         m.submodules.array = array = MacArray(config)
         accumulators, = self.accumulators
         m.submodules.accumulators = accumulators
-        m.submodules.pool = pool = PoolUnit(config)
+        m.submodules.pool = pool = pool_of(config)
 
         connect_shared(m, self, sequencer, *TileSequencer.SHARED)
         connect(m, flipped(self.weights), loader.beats)
@@ -183,6 +182,7 @@ class ComputeEngine(ComputeEngineTiming, Component):
             pool.maximum.eq(found.maximum),
             pool.pixel_bank.eq(found.lane + found.turn),
             Value.cast(pool.pixels).eq(activations),
+            *pool.follow(found, sequencer),
         ]
         m.d.comb += array.sources.follow(array, words[pixels_stage + 1])
         if Accumulators.split(config):

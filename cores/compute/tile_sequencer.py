@@ -64,6 +64,8 @@ class TileSequencer(TileSequencerTiming, Component):
             "pool_ready": In(1),                # the next window may
             "issue": Out(WordIssue(config)),  # what this cycle's addresses are for
             "address": Out(data.ArrayLayout(address, config.banks)),  # entry of each bank
+            # The instruction that is taken sets something of a unit.
+            **({"sets": Out(1)} if any(kind.SETS for kind in word_kinds(config)) else {}),
         })
 
     def elaborate(self, platform):
@@ -79,7 +81,13 @@ class TileSequencer(TileSequencerTiming, Component):
         following = record(data.StructLayout({      # decoded, waiting for its turn
             "valid": 1, "pool": 1, "index": INDEX_BITS, "word": compute_layout, "geometry": set_layout,
             "kinds": kind_flags(StepKind, config)}))
-        m.d.comb += self.queue.ready.eq(~following.valid & ~self.halt)
+        setters = [setter for kind in kinds for setter in kind.setters(entry.word)]
+        may_take = ~following.valid & ~self.halt
+        if setters:
+            settled = Signal()      # nothing is under way that looks at what is set
+            may_take = may_take & (settled | ~Cat(setters).any())
+            m.d.comb += self.sets.eq(self.queue.valid & self.queue.ready & Cat(setters).any())
+        m.d.comb += self.queue.ready.eq(may_take)
         with m.If(~following.valid):
             m.d.sync += [
                 following.pool.eq(is_operation(entry.word, Opcode.POOL, config)),
@@ -93,7 +101,7 @@ class TileSequencer(TileSequencerTiming, Component):
             with m.If(is_operation(entry.word, Opcode.COMPUTE_SET, config)):
                 m.d.sync += Value.cast(geometry).eq(entry.word)
             with m.Else():
-                m.d.sync += following.valid.eq(1)
+                m.d.sync += following.valid.eq(~Cat(setters).any() if setters else 1)
 
         # -- may this cycle issue? ----------------------------------------------------------------------------------
         # All that it depends on are registers, and what follows from it is in one look-up table more.
@@ -133,6 +141,8 @@ class TileSequencer(TileSequencerTiming, Component):
                 m.d.sync += distance.eq(distance - 1)
             same = alike[0] if len(alike) == 1 else Cat(alike).all()
             may_follow = same | (~running & (distance == 0))
+            if setters:
+                m.d.comb += settled.eq(~running & (distance == 0))
         m.d.sync += prepared.eq(following.valid & may_follow & ~waits_load & ~waits_store & ~self.halt & ~loops.start)
         m.d.comb += [
             loops.start.eq(prepared & (~running | done)),

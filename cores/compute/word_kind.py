@@ -27,6 +27,8 @@ class WordKind:
 
     #: Whether some of them stay for more than a cycle.
     STAYS = False
+    #: Whether instructions set what only the unit looks at.
+    SETS = False
 
     def __init__(self, config: NpuConfig):
         self.config = config
@@ -44,6 +46,10 @@ class WordKind:
 
     def same(self, loops: Any, following: Any) -> list[Value]:
         """What has to hold for the next instruction to follow the running one at once."""
+        return []
+
+    def setters(self, word: Any) -> list[Value]:
+        """Whether an instruction sets what only its unit looks at: it is taken when nothing is under way."""
         return []
 
     def issue(self, issue: Any, loops: Any, turn: Turn, *, go: Value) -> list[Any]:

@@ -6,6 +6,9 @@ from ..config import NpuConfig, part_of
 from ..timing.array_units import units_of
 from .lane_sources import LaneSources
 from .loop_words import LoopWords
+from .pool_unit import PoolUnit
+from .rows.row_unit import RowUnit
+from .rows.row_words import RowWords
 from .spread.spread_loops import SpreadLoops
 from .spread.spread_sources import SpreadSources
 from .spread.spread_words import SpreadWords
@@ -13,13 +16,14 @@ from .stochastic.stream_words import StreamWords
 from .unit_words import UnitWords
 from .word_kind import WordKind
 
-__all__ = ["loop_words_of", "sources_of", "word_kinds"]
+__all__ = ["loop_words_of", "pool_of", "sources_of", "word_kinds"]
 
 #: Field of `NpuConfig` -> words that machines have in which it is not 0.
 _KINDS: dict[str, type[WordKind]] = {
     "depthwise": SpreadWords,
     "unit_rows": UnitWords,
     "stochastic_rows": StreamWords,
+    "rows": RowWords,
 }
 
 
@@ -39,3 +43,8 @@ def loop_words_of(config: NpuConfig) -> LoopWords:
 def sources_of(config: NpuConfig) -> LaneSources:
     """What the multipliers choose from."""
     return part_of(config, LaneSources, {"depthwise": SpreadSources})(config)
+
+
+def pool_of(config: NpuConfig) -> PoolUnit:
+    """What takes the pixels of POOLs."""
+    return part_of(config, PoolUnit, {"rows": RowUnit})(config)

@@ -11,7 +11,7 @@ from ..arch.axi import AxiResponse
 from ..arch.error_codes import ErrorCode
 from ..arch.instruction_layout import INDEX_BITS, QueueEntry, opcode_of
 from ..arch.isa import INSTRUCTION_BYTES, Opcode, Queue
-from ..arch.isa_features import used_bits
+from ..arch.isa_features import is_supported, used_bits
 from ..bus.axi import ErrorReport, read_data_layout, read_request_layout
 from ..config import NpuConfig
 from ..lib.component import Component, record
@@ -222,7 +222,8 @@ class InstructionFetch(InstructionFetchTiming, Component):
         """
         none_left, rooms = [], []
         for name, which in (("load", Queue.LOAD), ("compute", Queue.COMPUTE), ("store", Queue.STORE)):
-            used = max(used_bits(op, self.config) for op in Opcode if op.queue == which)
+            used = max(used_bits(op, self.config) for op in Opcode
+                       if op.queue == which and is_supported(op, self.config))
             layout = data.StructLayout({"index": INDEX_BITS, "word": used})
             fifo = self.QUEUES[which](width=layout.size, depth=self.config.queue_depth)
             m.submodules[f"{name}_queue"] = fifo

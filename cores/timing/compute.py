@@ -4,9 +4,10 @@ from ..arch.isa import StepKind
 from ..config import NpuConfig
 from .array_units import ARRAY_UNITS, units_of
 from .buffers import AccumulatorsTiming, InputBufferTiming
+from .pools import pool_of
 
 __all__ = [
-    "ComputeEngineTiming", "EnginePairTiming", "MacArrayTiming", "MacRowTiming", "PRODUCT_BITS", "PoolUnitTiming",
+    "ComputeEngineTiming", "EnginePairTiming", "MacArrayTiming", "MacRowTiming", "PRODUCT_BITS",
     "TileLoopsTiming", "TileSequencerTiming", "WeightLoaderTiming", "packed_products",
 ]
 
@@ -58,20 +59,6 @@ class MacArrayTiming:
     @classmethod
     def latency(cls, config: NpuConfig) -> int:
         return cls.align(config) + MacRowTiming.latency(config)
-
-
-class PoolUnitTiming:
-    """Of `PoolUnit`, cores/compute/pool_unit.py."""
-
-    #: Cycles from a window's last tap until its result can be taken: tap, result, FIFO.
-    LATENCY = 3
-    #: Results that can wait to be taken.
-    FIFO_DEPTH = 16
-    #: Cycles from the FIFO's level to ``ready``.
-    READY = 1
-    #: Windows that may be begun and not taken. They can begin in successive cycles, so further ones are between the
-    #: counters and the FIFO when ``ready`` says that there are so many.
-    SLOTS = FIFO_DEPTH + 1 - (TileSequencerTiming.LATENCY + InputBufferTiming.LATENCY + LATENCY + READY)
 
 
 class WeightLoaderTiming:
@@ -137,7 +124,17 @@ class ComputeEngineTiming:
 
         So an earlier word is in the accumulators before a later one is read.
         """
-        return max(config.window_reads - 1, cls.lag(config)) + AccumulatorsTiming.HAZARD - 2
+        of_words = max(config.window_reads - 1, cls.lag(config)) + AccumulatorsTiming.HAZARD - 2
+        return max(of_words, pool_of(config).distance(config))
+
+    @staticmethod
+    def pool_slots(config: NpuConfig) -> int:
+        """Windows that may be begun and not taken. They can begin in successive cycles, so further ones are between the
+        counters and the FIFO when the pool unit's ``ready`` says that there are so many.
+        """
+        pool = pool_of(config)
+        return pool.FIFO_DEPTH + 1 - (
+            TileSequencerTiming.LATENCY + InputBufferTiming.LATENCY + pool.LONGEST + pool.READY)
 
 
 class EnginePairTiming:

@@ -1,6 +1,6 @@
-"""Of FIFOs and stream buffers."""
+"""Of FIFOs, stream buffers and trees."""
 
-__all__ = ["BufferedFifoTiming", "FifoTiming", "ShallowFifoTiming", "StreamBufferTiming"]
+__all__ = ["ADDED", "BufferedFifoTiming", "FifoTiming", "ShallowFifoTiming", "StreamBufferTiming", "tree_stages"]
 
 
 class StreamBufferTiming:
@@ -25,3 +25,15 @@ class BufferedFifoTiming:
 
 class ShallowFifoTiming(BufferedFifoTiming):
     """Of `ShallowFifo`, cores/lib/fifo.py."""
+
+
+#: Numbers that a tree combines between two registers.
+ADDED = 4
+
+
+def tree_stages(count: int) -> int:
+    """Registers of a tree over so many numbers."""
+    stages = 0
+    while count > 1:
+        count, stages = -(-count // ADDED), stages + 1
+    return stages

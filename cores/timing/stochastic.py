@@ -6,24 +6,14 @@ from ..arch.isa import StepKind
 from ..arch.stochastic import Circuit
 from ..config import NpuConfig
 from .array_unit import ArrayUnitTiming
+from .lib import tree_stages
 
 __all__ = [
-    "ADDED", "LaneTiming", "StochasticLaneTiming", "StochasticUnitTiming", "StochasticWordsTiming",
-    "StreamSourceTiming", "tree_stages",
+    "LaneTiming", "StochasticLaneTiming", "StochasticUnitTiming", "StochasticWordsTiming", "StreamSourceTiming",
 ]
 
-#: Numbers that are added between two registers.
-ADDED = 4
 #: Cycles by which uGEMM's weights are compared later than its activations: place, comparison.
 _BEHIND = 2
-
-
-def tree_stages(count: int) -> int:
-    """Registers of a tree that adds so many numbers."""
-    stages = 0
-    while count > 1:
-        count, stages = -(-count // ADDED), stages + 1
-    return stages
 
 
 class LaneTiming(NamedTuple):

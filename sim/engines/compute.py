@@ -3,13 +3,15 @@
 import numpy as np
 
 from cores.arch.instruction import Instruction
-from cores.arch.isa import Opcode, Queue, StepKind, WordForm
+from cores.arch.isa import ROW_SETTERS, Opcode, Queue, StepKind, WordForm
 from cores.arch.numerics import POOL_WIDTH
+from cores.arch.rows import RowPass
 
 from ..hazards import Stage
 from ..machine import Machine, Steps
 from ..storage import entry_places
 from ..units import ARRAY_UNITS
+from ..units.rows import RowUnit
 from ..weights import dense_weights
 from ..windows import check_form, multiply_windows
 from .accumulator_layout import sum_places
@@ -23,15 +25,21 @@ _POOLED = 1 << 18
 
 
 def compute_engine(machine: Machine) -> Steps:
-    geometry = None
+    geometry, rows = None, RowUnit()
     while True:
         index, instruction = yield from machine.fetch(Queue.COMPUTE)
         if instruction.opcode == Opcode.COMPUTE_SET:
             geometry = instruction
+        elif instruction.opcode in ROW_SETTERS:
+            rows.set(instruction)
         else:
             assert geometry is not None
-            work = _compute if instruction.opcode == Opcode.COMPUTE else _pool
-            yield from work(machine, index, geometry, instruction)
+            if instruction.opcode == Opcode.COMPUTE:
+                yield from _compute(machine, index, geometry, instruction)
+            elif instruction["row_pass"]:
+                yield from _rows(machine, index, geometry, instruction, rows)
+            else:
+                yield from _pool(machine, index, geometry, instruction)
         machine.post(Queue.COMPUTE, index, instruction, "post_load", Stage.COMPUTED)
         machine.post(Queue.COMPUTE, index, instruction, "post_store", Stage.COMPUTED)
         yield None
@@ -138,7 +146,6 @@ def _pool(machine: Machine, index: int, geometry: Instruction, instruction: Inst
     machine.require(machine.pool_part is None or machine.pool_part[0] == maximum, index,
                     "goes on with a sum as a maximum, or the other way round")
     ky, kx = np.divmod(np.arange(geometry["kernel_h"] * geometry["kernel_w"]), geometry["kernel_w"])
-    half = 1 << POOL_WIDTH - 1
     combine = np.maximum if maximum else np.add
     together = max(1, _POOLED // (geometry["cols"] * len(ky)))
     for block in range(instruction["blocks"]):
@@ -158,6 +165,36 @@ def _pool(machine: Machine, index: int, geometry: Instruction, instruction: Inst
                     values = combine(machine.pool_part[1], values)
                 machine.pool_part = (maximum, values) if still_open else None
                 if not still_open:
-                    wrapped = (values + half & 2 * half - 1) - half
-                    machine.pool_pixels.append((wrapped, machine.hazards.clocks[Queue.COMPUTE]))
+                    machine.pool_pixels.append((_wrapped(values), machine.hazards.clocks[Queue.COMPUTE]))
                 yield None
+
+
+def _wrapped(values: np.ndarray) -> np.ndarray:
+    """Results as the store engine gets them."""
+    half = 1 << POOL_WIDTH - 1
+    return (values + half & 2 * half - 1) - half
+
+
+def _rows(machine: Machine, index: int, geometry: Instruction, instruction: Instruction, unit: RowUnit) -> Steps:
+    """POOL of rows: a pass over all channels of each pixel; results as many pixels at a time as the store takes."""
+    pixels, blocks = geometry["rows"] * geometry["cols"], instruction["blocks"]
+    machine.require(pixels == unit.pixels <= machine.config.rows, index,
+                    f"passes over {pixels} pixels; {unit.pixels} are set, and {machine.config.rows} at most")
+    machine.require((geometry["kernel_h"], geometry["kernel_w"]) == (1, 1), index, "rows are of single pixels")
+    bases = instruction["buf_base"] + np.arange(blocks) * geometry["buf_block_pitch"]
+    none = np.zeros_like(bases)
+    places = _all_rows(geometry, _row_places(machine, index, geometry, bases, none, none), range(geometry["rows"]))
+    if machine.strict:
+        machine.hazards.compute_reads(index, places)
+    values = machine.input[places.T].swapaxes(-1, -2).reshape(-1, pixels)      # (channels, pixels)
+    results = unit.run(RowPass(instruction["row_pass"]), values)
+    yield None
+    if results is None:
+        return
+    beats = _wrapped(results).reshape(blocks, -1, pixels).swapaxes(-1, -2).reshape(blocks * pixels, -1)
+    while len(beats):
+        while not machine.pool_demand():
+            yield "a STORE to take pooled pixels"
+        now, beats = beats[:machine.pool_demand()], beats[machine.pool_demand():]
+        machine.pool_pixels.append((now, machine.hazards.clocks[Queue.COMPUTE]))
+        yield None

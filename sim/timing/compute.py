@@ -6,7 +6,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from cores.arch.instruction import Instruction
-from cores.arch.isa import Opcode, Queue, StepKind, WordForm
+from cores.arch.isa import ROW_SETTERS, Opcode, Queue, StepKind, WordForm
+from cores.arch.rows import RowPass
 from cores.timing.binary import BinaryWordsTiming
 from cores.timing.buffers import AccumulatorsTiming
 from cores.timing.compute import (
@@ -16,6 +17,7 @@ from cores.timing.compute import (
     TileLoopsTiming,
     WeightLoaderTiming,
 )
+from cores.timing.rows import RowUnitTiming
 
 from ..stochastic.streams import Streams
 from .fifo import NEVER, earliest
@@ -103,6 +105,7 @@ class Compute:
         last = -1           # last issue of the instruction before
         kind = _kind_of(None, None)    # and what it has in common with others that may follow at once
         before = -1         # that instruction
+        rows = False        # whether it was of rows
         binary = False      # whether it was a binary COMPUTE
         drained = NEVER     # and when its last sums were in the accumulators
         while True:
@@ -121,8 +124,15 @@ class Compute:
                     shared.spent(engine, "setup", before, draining)
                     shared.last[engine - 1, before] = finished - 1 + ComputeEngineTiming.REPORT
                 taken = max(taken, finished)
+            if instruction.opcode in ROW_SETTERS and last >= 0:
+                taken = max(taken, last + ComputeEngineTiming.distance(shared.config))
             queue.pop_one(taken)
             free = taken + 1 + self._looking
+            if instruction.opcode in ROW_SETTERS:
+                shared.in_hand(engine, index, taken, taken)
+                shared.finished[engine] += 1
+                yield None
+                continue
             if instruction.opcode == Opcode.COMPUTE_SET:
                 geometry = instruction
                 shared.in_hand(engine, index, taken, taken)
@@ -137,7 +147,8 @@ class Compute:
             # It is prepared when its tokens are there, whether another runs or not.
             active = max(seen, max(taken + 1, loaded, stored) + TileLoopsTiming.PREPARE)
             last_kind, kind = kind, _kind_of(geometry, instruction)
-            if kind != last_kind and last >= 0:
+            rows_before, rows = rows, bool(instruction.opcode == Opcode.POOL and instruction["row_pass"])
+            if (kind != last_kind or rows or rows_before) and last >= 0:
                 active = max(active, last + 1 + ComputeEngineTiming.distance(shared.config))
             free = active + 1
             waiting = max(seen, last + 1)
@@ -264,6 +275,11 @@ class Compute:
         shared = self.shared
         windows, taps = _taps(geometry, instruction)
         may_start = active + 1
+        ready = POOL_CYCLES
+        if instruction["row_pass"]:
+            if instruction["row_pass"] != RowPass.RESULT:
+                return (yield from self._without_results(index, windows, may_start))
+            ready = ISSUE_TO_DATA + RowUnitTiming.LONGEST
         while windows:
             while not shared.pooled.room:
                 yield "the store engine to take pooled pixels"
@@ -272,13 +288,25 @@ class Compute:
             allowed[0] = max(allowed[0], may_start)
             starts = earliest(allowed, taps)
             if not instruction["open"]:
-                shared.pooled.push(starts + taps - 1 + POOL_CYCLES)
+                shared.pooled.push(starts + taps - 1 + ready)
             shared.spent(Queue.COMPUTE, "busy", index, count * taps)
             shared.spent(Queue.COMPUTE, "wait_store", index, int(starts[-1]) + taps - may_start - count * taps)
             windows, may_start = windows - count, int(starts[-1]) + taps
             self.clock = may_start
             yield None
         return may_start - 1
+
+    def _without_results(self, index: int, blocks: int, may_start: int) -> TimedSteps:
+        """A pass over so many blocks of pixels that the store engine gets nothing of. Returns the last one's cycle."""
+        shared = self.shared
+        while not shared.pooled.room:
+            yield "the store engine to take pooled pixels"
+        start = max(may_start, shared.pooled.next_writable())
+        shared.spent(Queue.COMPUTE, "busy", index, blocks)
+        shared.spent(Queue.COMPUTE, "wait_store", index, start - may_start)
+        self.clock = start + blocks
+        yield None
+        return start + blocks - 1
 
 
 def _kind_of(geometry: Instruction | None, instruction: Instruction | None) -> tuple[bool, int | None]:

@@ -2,8 +2,9 @@
 
 from cores.timing.buffers import InputBufferTiming
 from cores.timing.bus import ReadEngineTiming
-from cores.timing.compute import PoolUnitTiming, TileSequencerTiming
+from cores.timing.compute import TileSequencerTiming
 from cores.timing.lib import BufferedFifoTiming, FifoTiming, ShallowFifoTiming
+from cores.timing.pool import PoolUnitTiming
 from cores.timing.store import ChannelParametersTiming, RequantizerTiming
 
 __all__ = [

@@ -9,7 +9,7 @@ from cores.arch.instruction import Instruction
 from cores.arch.isa import Opcode, Queue
 from cores.arch.registers import ENGINE_STATES
 from cores.config import NpuConfig
-from cores.timing.compute import PoolUnitTiming
+from cores.timing.compute import ComputeEngineTiming
 from cores.timing.control import InstructionFetchTiming, TokenCounterTiming
 from cores.timing.lib import BufferedFifoTiming, ShallowFifoTiming
 from cores.timing.load import LoadEngineTiming
@@ -75,7 +75,7 @@ class Shared:
         self.load_data = TimedFifo(LoadEngineTiming.FIFO_DEPTH, 0)
         self.weights = TimedFifo(config.weight_depth, BufferedFifoTiming.LATENCY)
         self.side = TimedFifo(config.side_depth, BufferedFifoTiming.LATENCY)
-        self.pooled = TimedFifo(PoolUnitTiming.SLOTS, 0)
+        self.pooled = TimedFifo(ComputeEngineTiming.pool_slots(config), 0)
         self.tokens = {(source, sink): Tokens() for source in ENGINES for sink in ENGINES if source != sink}
         self.write_beats = 0
         #: Cycles in which beats of local stores go to the input buffer, rising: loads stand still then. Those that

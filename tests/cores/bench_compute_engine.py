@@ -8,7 +8,9 @@ import numpy as np
 from cores.arch.error_codes import ErrorCode
 from cores.arch.instruction import Instruction
 from cores.arch.isa import Opcode, StepKind, WordForm
+from cores.arch.rows import RowPass
 from cores.compute.compute_engine import ComputeEngine
+from sim.rows import exponentials, moments
 from tests.bench import bench_parameters
 from tests.cores.compute_environment import (
     BANKS,
@@ -85,6 +87,44 @@ async def windows(dut, stall):
         np.testing.assert_array_equal(np.array(environment.pooled), expected)
         environment.pooled.clear()
         await environment.until(lambda count=number + 1: environment.loads_posted == count, 100)
+    await environment.until(lambda: dut.idle.value == 1, 100)
+    assert not environment.errors and not environment.pooled
+
+
+@cocotb.test(skip=not CONFIG.rows)
+@cocotb.parametrize(stall=[0.0, 0.6])
+async def rows(dut, stall):
+    """Softmax and normalisations of random tiles, tails of channels and all, with windows between."""
+    environment, rng = await start(dut, stall=stall)
+    for _ in range(int(bench_parameters().get("tiles", 8))):
+        tile = Tile(rng, stride=(1, 1), limit=128)
+        if tile.rows * tile.cols > CONFIG.rows:
+            continue
+        channels = int(rng.integers(TN * (tile.blocks - 1) + 1 if rng.random() < 0.7 else 1, TN * tile.blocks + 1))
+        if rng.random() < 0.2:
+            tile.values[:] = rng.integers(-128, 128)
+        scale, zero_point = float(rng.choice([0.003, 0.05, 0.7])), int(rng.integers(-128, 128))
+        if kind := rng.integers(3):
+            unit = moments(channels, scale, zero_point, 1e-5, centred=bool(kind == 1))[0]
+        else:
+            unit = exponentials(channels, scale)
+            for place, entry in enumerate(unit.table):
+                environment.push(Instruction(Opcode.ROWS_TABLE, place=place, entry=int(entry)))
+        await environment.fill(tile)
+        environment.push(Instruction(Opcode.ROWS_SET, pixels=tile.rows * tile.cols, **unit.fields))
+        environment.push(tile.set_instruction(kernel_h=1, kernel_w=1))
+        for row_pass in (RowPass.MAXIMUM, RowPass.TOTAL, RowPass.RESULT)[unit.moments:]:
+            environment.push(Instruction(Opcode.POOL, buf_base=tile.base, blocks=tile.blocks, row_pass=row_pass))
+        environment.push(Instruction(Opcode.POOL, buf_base=tile.base, blocks=1))
+        values = np.stack([tile.tap(block, 0, 0).reshape(-1, TN) for block in range(tile.blocks)])
+        row = values.transpose(0, 2, 1).reshape(-1, values.shape[1])
+        expected = np.zeros(row.shape, np.int64)
+        expected[:channels] = unit.of(row[:channels])
+        expected = expected.reshape(tile.blocks, TN, -1).transpose(0, 2, 1).reshape(-1, TN)
+        expected = np.concatenate([expected, values[0]])
+        await environment.until(lambda want=expected: len(environment.pooled) >= len(want))
+        np.testing.assert_array_equal(environment.pooled, expected)
+        environment.pooled.clear()
     await environment.until(lambda: dut.idle.value == 1, 100)
     assert not environment.errors and not environment.pooled
 

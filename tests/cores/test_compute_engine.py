@@ -23,6 +23,8 @@ CONFIGS = {
     "unpacked": NpuConfig(oc_lanes=8, ic_lanes=8, nnz_lanes=4, multiplier_width=18, select_fanin=4, **_SMALL),
 }
 CONFIGS |= {
+    "rows": NpuConfig.preset(16, rows=64, **_SMALL),
+    "rows_depthwise": NpuConfig(oc_lanes=16, ic_lanes=8, nnz_lanes=4, depthwise=1, rows=128, **_SMALL),
     "winograd": NpuConfig.preset(16, winograd=1, **_SMALL),
     "exact": NpuConfig(oc_lanes=16, ic_lanes=8, nnz_lanes=2, pixel_lanes=1, winograd=2, acc_width=32, **_SMALL),
     "exact_two_pixels": NpuConfig(oc_lanes=16, ic_lanes=8, nnz_lanes=4, multiplier_width=18, winograd=2, acc_width=32,

@@ -1,13 +1,11 @@
 """Small functions that the stochastic unit is made of, each in few look-up tables."""
 
-from collections.abc import Sequence as Items
 
-from amaranth.hdl import Cat, Const, Module, Signal, Value
+from amaranth.hdl import Cat, Const, Value
 
 from ...arch.stochastic import MAX_LENGTH_LOG, Sequence, direction_numbers, sobol_numbers
-from ...timing.stochastic import ADDED, tree_stages
 
-__all__ = ["above", "count_four", "delayed", "sequence_numbers", "summed"]
+__all__ = ["above", "count_four", "sequence_numbers"]
 
 
 def sequence_numbers(index: Value, sequence: Sequence, *, bits: int) -> list[Value]:
@@ -36,28 +34,3 @@ def count_four(a: Value, b: Value, c: Value, d: Value) -> Value:
     """How many of four bits are ones: 3 bits, each a look-up table."""
     four = a & b & c & d
     return Cat(a ^ b ^ c ^ d, (a & b | c & d | (a ^ b) & (c ^ d)) & ~four, four)
-
-
-def summed(m: Module, values: Items[Value], name: str) -> Value:
-    """Their sum, `tree_stages` cycles later; a single one as it is."""
-    level, stages = 0, tree_stages(len(values))
-    while len(values) > 1:
-        level += 1
-        sums = []
-        for begin in range(0, len(values), ADDED):
-            total = sum(values[begin + 1:begin + ADDED], start=values[begin])
-            register = Signal(total.shape(), name=f"{name}{level}_{begin // ADDED}", reset_less=True)
-            m.d.sync += register.eq(total)
-            sums.append(register)
-        values = sums
-    assert level == stages
-    return values[0]
-
-
-def delayed(m: Module, value: Value, cycles: int, name: str) -> Value:
-    """``value`` as it was ``cycles`` ago, through registers with a reset."""
-    for cycle in range(1, cycles + 1):
-        register = Signal.like(value, name=f"{name}{cycle}")
-        m.d.sync += register.eq(value)
-        value = register
-    return value

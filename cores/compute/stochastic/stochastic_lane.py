@@ -8,8 +8,9 @@ from amaranth.lib.wiring import In, Out
 
 from ...arch.stochastic import ACC_BLOCK, MAX_LENGTH_LOG, Circuit
 from ...lib.component import Component
+from ...lib.trees import summed
 from ...timing.stochastic import StochasticLaneTiming
-from .logic import count_four, summed
+from .logic import count_four
 from .stream_source import StreamSelect
 
 __all__ = ["StochasticLane"]

@@ -8,8 +8,9 @@ from amaranth.lib.wiring import In, Out
 
 from ...arch.stochastic import MAX_LENGTH_LOG, MIN_LENGTH_LOG, SUM_LOG, Circuit, sum_bits
 from ...lib.component import Component
+from ...lib.trees import delayed
 from ...timing.stochastic import StochasticUnitTiming
-from .logic import above, delayed
+from .logic import above
 from .place_thresholds import PlaceThresholds
 from .stochastic_lane import StochasticLane
 from .stream_source import LogShape, StreamSource

@@ -4,9 +4,9 @@ from amaranth.hdl import Module, Mux, Signal, Value
 from amaranth.lib import data
 
 from ...lib.bits import select
+from ...lib.trees import delayed
 from ...timing.stochastic import StochasticWordsTiming
 from ..array_unit import ArrayUnit
-from .logic import delayed
 from .stochastic_unit import StochasticUnit
 
 __all__ = ["StochasticWords"]

@@ -4,18 +4,19 @@
 
 from dataclasses import dataclass
 
-from cores.config.units import binary, depthwise, fusion, gather, limits, product, stochastic, table, winograd
+from cores.config.units import binary, depthwise, fusion, gather, limits, product, rows, stochastic, table, winograd
 from cores.config.units.base import Unit
 
 __all__ = ["UNITS", "Settings", "Unit"]
 
 UNITS: tuple[Unit, ...] = tuple(
-    module.UNIT for module in (depthwise, fusion, gather, binary, winograd, table, product, stochastic, limits))
+    module.UNIT for module in (depthwise, fusion, gather, binary, winograd, table, product, stochastic, rows, limits))
 
 
 @dataclass(frozen=True, kw_only=True)
 class Settings(
     limits.LimitsSettings,
+    rows.RowsSettings,
     stochastic.StochasticSettings,
     product.ProductSettings,
     table.TableSettings,
