@@ -107,8 +107,9 @@ def make_parser(command: str | None) -> argparse.ArgumentParser:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command; returns the exit status: 0, 1 (could not), 2 (bad arguments) or 130 (interrupted)."""
-    argv = list(sys.argv[1:] if argv is None else argv)
+    """Run one command, the help if there is none; returns the exit status: 0, 1 (could not), 2 (bad arguments) or 130
+    (interrupted)."""
+    argv = list(sys.argv[1:] if argv is None else argv) or ["--help"]
     command = next((word for word in argv if not word.startswith("-")), None)
     try:
         try:

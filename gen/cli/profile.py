@@ -2,6 +2,7 @@
 
 import argparse
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,20 +17,20 @@ from gen.cli.common import add_json_option, console, messages, print_json, statu
 from gen.cli.compile import add_compiler_options
 from gen.cli.machine import add_machine_options, chosen_board, described, open_given
 from gen.cli.memory import add_memory_option, chosen_memory
-from gen.files.figure import colours, new_figure, plain, png
+from gen.files.figure import new_figure, plain, png
 from gen.files.write import require_writable, write_file
 
 if TYPE_CHECKING:
     from gen.run.application import Application
     from gen.run.report import Measured
 
-#: Of the parts of a bar after the useful one, which is coloured by its share.
-_COLOURS = {"idle_pixels": "plum", "idle_lanes": "lightsteelblue", "wait_weights": "tab:blue",
+#: Of the parts of a bar.
+_COLOURS = {"useful": "tab:green", "idle_pixels": "plum", "idle_lanes": "lightsteelblue", "wait_weights": "tab:blue",
             "wait_load": "tab:orange", "wait_store": "tab:purple", "short_steps": "tab:brown", "setup": "tab:olive",
             "idle": "lightgray"}
 
 #: Characters of a name in a plot.
-_LONGEST_NAME = 60
+_LONGEST_NAME, _LONGEST_TITLE = 60, 100
 
 #: Beyond any FPGA: what is larger was meant in Hz or kHz.
 _MAX_MHZ = 10_000
@@ -79,7 +80,9 @@ def run(arguments: argparse.Namespace) -> None:
                "host": _processor(application)}
     if arguments.output:
         write_file(arguments.output / "profile.json", json.dumps(profile, indent=2) + "\n")
-        write_file(arguments.output / "profile.png", plot(profile, f"{arguments.model.stem}, {arguments.target}"))
+        write_file(arguments.output / "profile.png", plot(profile, [
+            f"{arguments.model.stem}, {arguments.target}",
+            f"{described(program.config, board)}; {clock}, memory: {arguments.memory}"]))
         messages.print(f"{arguments.output}: profile.json, profile.png", soft_wrap=True)
     if arguments.json:
         print_json(profile)
@@ -184,19 +187,16 @@ def show(profile: dict[str, Any], board: str) -> None:
                   f"{'' if clock.basis == 'given' else f' ({board})'}", soft_wrap=True)
 
 
-def plot(profile: dict[str, Any], title: str) -> bytes:
-    """PNG: a bar a layer, its cycles split into useful ones, coloured by their share, and what the others went to."""
+def plot(profile: dict[str, Any], title: Sequence[str]) -> bytes:
+    """PNG under lines of title: a bar a layer, its cycles split into useful ones and what the others went to."""
     layers = profile["layers"]
-    parts = [{"idle_pixels": layer["idle_pixels"], "idle_lanes": layer["idle_lanes"], **layer["stalls"]}
+    parts = [{**{name: layer[name] for name in ("useful", "idle_pixels", "idle_lanes")}, **layer["stalls"]}
              for layer in layers]
     figure = new_figure(9, 1.5 + 0.28 * len(layers))
     axes = figure.subplots()
     names = [plain(layer["name"], _LONGEST_NAME) for layer in layers]
     places = range(len(layers))     # names need not be different
-    left = [layer["useful"] for layer in layers]
-    by_use = colours("RdYlGn")
-    axes.barh(places, left, color=[by_use(layer["useful"] / max(1, layer["cycles"])) for layer in layers])
-    axes.barh(places[:1], [0], label="useful, by share", color=by_use(1.0))
+    left = [0] * len(layers)
     for cause, colour in _COLOURS.items():
         widths = [part[cause] for part in parts]
         if any(widths):
@@ -208,6 +208,6 @@ def plot(profile: dict[str, Any], title: str) -> bytes:
     axes.invert_yaxis()
     axes.set_xlim(right=1.12 * max(1, *left))  # room for the text after the longest bar
     axes.set_xlabel("cycles; at the bars' ends: multipliers in use")
-    axes.set_title(plain(title, _LONGEST_NAME))
+    axes.set_title("\n".join(plain(line, _LONGEST_TITLE) for line in title), fontsize="medium")
     axes.legend(fontsize="small")
     return png(figure)

@@ -10,10 +10,9 @@ from gen.files.printable import printable
 from sim.folders import cache_folder
 
 if TYPE_CHECKING:
-    from matplotlib.colors import Colormap
     from matplotlib.figure import Figure
 
-__all__ = ["colours", "new_figure", "plain", "png"]
+__all__ = ["new_figure", "plain", "png"]
 
 #: What Agg can draw, and what a figure has unless it is too high for that: pixels, and pixels of an inch.
 _HIGHEST, _DOTS = 60_000, 120
@@ -25,14 +24,6 @@ def new_figure(width: float, height: float) -> "Figure":
     from matplotlib.figure import Figure
 
     return Figure(figsize=(width, height), layout="constrained")
-
-
-def colours(name: str) -> "Colormap":
-    """A number of 0..1 -> its colour, in the map of Matplotlib's of that name."""
-    _keep_fonts_with_us()
-    from matplotlib import colormaps
-
-    return colormaps[name]
 
 
 def _keep_fonts_with_us() -> None:

@@ -35,8 +35,12 @@ def test_names_itself_as_it_was_called(monkeypatch: pytest.MonkeyPatch, capsys: 
     assert capsys.readouterr().err == "npugen disasm: error: none.npu: No such file or directory [unreadable-file]\n"
 
 
+def test_no_command_is_the_help(capsys: pytest.CaptureFixture):
+    assert main([]) == 0
+    assert "COMMAND" in capsys.readouterr().out
+
+
 @pytest.mark.parametrize(("argv", "message"), [
-    ((), "required: COMMAND"),
     (("frobnicate",), "invalid choice: 'frobnicate'"),
     (("build", "--board", "x"), "gen build: error: unknown board 'x'; known: cyclonev, de1-soc, ecp5"),
     (("build", "--board", ""), "unknown board ''"),
