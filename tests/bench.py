@@ -107,7 +107,7 @@ def _tools(simulator: str, language: Language) -> tuple[Mapping[str, str], list[
     """A simulator's environment and its arguments. Skips the test where Icarus is not installed."""
     if simulator == "verilator":
         settings = verilator_environment()
-        settings["MAKEFLAGS"] += " " + " ".join(quick_make(settings.get("PATH")))
+        settings["MAKEFLAGS"] += " " + " ".join(quick_make(settings.get("PATH"), clang="-O0"))
         return settings, _BUILD_ARGS
     if simulator != "icarus":
         raise ValueError(f"the simulator must be verilator or icarus, not {simulator!r}")

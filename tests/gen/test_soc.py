@@ -327,7 +327,8 @@ def test_files_of_a_board(name: str, litex, monkeypatch: pytest.MonkeyPatch):
     target = get_target(name)
     config = target.board.config(16)
     files = project.board_files(target, config, clock_mhz=target.clock_mhz, baud=115_200)
-    assert files == project.board_files(target, config, clock_mhz=target.clock_mhz, baud=115_200)
+    if name == "ecp5":      # what LiteX makes takes seconds
+        assert files == project.board_files(target, config, clock_mhz=target.clock_mhz, baud=115_200)
     ports = _instance(files["soc.v"])
     memory = {"address_width": config.address_width, "data_bits": config.beat_bits}
     assert set(ports) == {"clk", "rst", "irq", *(f"s_axi_{name}" for name in AxiLite().members), *(
@@ -356,7 +357,7 @@ def test_files_of_a_board_with_a_processor(litex, monkeypatch: pytest.MonkeyPatc
     assert "interrupt" in json.loads(files["system.json"])
 
 
-@pytest.mark.slow
+@pytest.mark.full
 @pytest.mark.parametrize("name", TARGETS)
 def test_the_boards_device_is_litexs(name: str, litex):
     from gen.soc.system import board_system

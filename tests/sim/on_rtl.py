@@ -2,6 +2,7 @@
 
 import random
 
+from cores.config import NpuConfig
 from gen.ir.graph import Graph
 from gen.program.program import Program
 from sim.rtl import Bus, RtlMachine, run_program
@@ -9,6 +10,9 @@ from sim.rtl.machine import WriteOrder
 from sim.rtl.run import RtlResult
 from tests.compiled import check_tensors, golden_tensors, random_image
 from tests.random_layers import random_inputs
+
+#: A small machine of several units for the tests of each, as it takes ten seconds to compile.
+UNITS = NpuConfig.preset(16, gather=1, product=1, table=1, input_depth=512)
 
 
 def random_bus(chance: random.Random) -> Bus:

@@ -306,18 +306,18 @@ def test_equals_the_rtl(seed):
             np.testing.assert_array_equal(timing.counts, result.trace.counts, name)
 
 
-@pytest.mark.parametrize("reads, writes", [
-    (None, None), *(pytest.param(*depths, marks=pytest.mark.full) for depths in (
+@pytest.mark.parametrize("reads, writes, graphs", [
+    (None, None, 12), *(pytest.param(*depths, 40, marks=pytest.mark.full) for depths in (
         (2, 2), (None, 2), (2, None), (4, 4), (None, None), (64, 64))),
 ])
-def test_depths_of_the_bus(seed, reads, writes):
+def test_depths_of_the_bus(seed, reads, writes, graphs):
     """Compiled graphs on machines with few and many bursts in flight, None: any number of them. Within 1 %, as
     docs/simulators.md says: where a fetch and a load change places, either is late by a burst, here of 16 beats."""
     rng = np.random.default_rng(seed)
     reads, writes = (depth or int(rng.choice([2, 4, 8, 16, 32, 64])) for depth in (reads, writes))
     config, errors = dataclasses.replace(SMALL, input_depth=512, outstanding_reads=reads, outstanding_writes=writes), {}
     with RtlMachine(config) as machine:
-        for number in range(seed, seed + 40):
+        for number in range(seed, seed + graphs):
             _, program, _ = compile_case(config, number)
             real = run_program(machine, program.code, program.image(), write_start=program.write_start)
             errors[number] = estimate(config, program.code).cycles / real.counters["cycles"] - 1

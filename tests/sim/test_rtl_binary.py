@@ -1,5 +1,7 @@
 """Binary layers on the generated Verilog: every value of every tensor is the golden layers', times are the model's."""
 
+from itertools import product
+
 import numpy as np
 import pytest
 
@@ -16,6 +18,7 @@ from sim.rtl import Bus, RtlMachine, run_program
 from tests.compiled import compile_kept
 from tests.gen.test_binary_pairs import pair_graph, pair_loads
 from tests.random_binary import random_binary_graph
+from tests.selection import with_full
 
 from .on_rtl import check_on_rtl
 from .programs import END, assemble
@@ -48,12 +51,16 @@ def check(machine: RtlMachine, seed: int) -> set[str]:
     return {layer.mode for layer in program.layers}
 
 
-@pytest.mark.parametrize("part", range(2))
+@pytest.mark.parametrize("part", with_full(range(2), 1))
 def test_random_layers(machine, seed, part):
     modes = set()
-    for number in range(8):
+    for number in range(6):
         modes |= check(machine, seed + number)
     assert "binary" in modes
+
+
+#: Kernel, stride, padding, blocks; and whether another layer reads the bits.
+PAIRS = list(product([((3, 3), 1, 0, 4), ((3, 3), 2, 0, 4), ((1, 2), 1, None, 2), ((5, 5), 1, 1, 3)], [False, True]))
 
 
 @pytest.mark.full
@@ -63,14 +70,13 @@ def test_many_random_layers(machine, seed, part):
         check(machine, seed + number)
 
 
-@pytest.mark.parametrize("chain", [False, True], ids=["int8", "map"])
-@pytest.mark.parametrize("kernel, stride, padding, blocks", [
-    ((3, 3), 1, 0, 4), ((3, 3), 2, 0, 4), ((1, 2), 1, None, 2), ((5, 5), 1, 1, 3)])
-def test_pairs(machine, rng, seed, kernel, stride, padding, blocks, chain):
+@pytest.mark.parametrize("layer, chain", with_full(PAIRS, *(PAIRS[index] for index in (0, 3, 4, 6))))
+def test_pairs(machine, rng, seed, layer, chain):
     """Two taps in a step: values on a random bus and on a plain one, and the time model's cycles.
 
     So large that each machine is faster by pairs, each of which is a load of its own, and that a cycle is little.
     """
+    kernel, stride, padding, blocks = layer
     channels = blocks * machine.config.ic_lanes
     graph = pair_graph(rng, channels, kernel, stride, padding, size=(14, 18), chain=chain, outputs=4 * channels)
     program, _ = compile_kept(graph, machine.config)

@@ -4,6 +4,7 @@ The machine stops, writes nothing that it may not, leaves no burst unfinished, a
 """
 
 import random
+from functools import partial
 
 import numpy as np
 import pytest
@@ -20,7 +21,7 @@ from sim.rtl import Bus, BusFault, Driver, DriverError, ProtocolError, RtlMachin
 from sim.rtl.machine import RunStatus
 from tests.compiled import compile_random, random_image
 from tests.errors import raises
-from tests.random_layers import random_inputs
+from tests.random_layers import random_graph, random_inputs
 
 from .cases import PARAMETERS, compute_set, load_set, requant, store_set
 from .on_rtl import random_bus
@@ -42,7 +43,7 @@ class Workload:
 
     def __init__(self, machine: RtlMachine, seed: int) -> None:
         self.machine, self.chance = machine, random.Random(seed)
-        self.program, graph = compile_random(CONFIG, seed, max_size=10)
+        self.program, graph = compile_random(CONFIG, seed, max_size=10, make=partial(random_graph, max_channels=40))
         self.image = random_image(self.program, random_inputs(graph, seed), seed)
         machine.set_bus(Bus())
         self.good = self.run()
@@ -90,7 +91,7 @@ def check_damaged_program(machine: RtlMachine, seed: int) -> None:
         code[work.chance.randrange(code.size)] ^= 1 << work.chance.randrange(8)
     machine.set_bus(random_bus(work.chance))
     try:
-        work.run(code.tobytes(), timeout=5000, limit=300_000)
+        work.run(code.tobytes(), timeout=5000, limit=100_000)
     except MachineError as error:
         assert error.index <= len(work.program.instructions)
     except ProtocolError as error:

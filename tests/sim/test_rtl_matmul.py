@@ -4,19 +4,18 @@ import random
 
 import pytest
 
-from cores.config import NpuConfig
 from sim.cycles import estimate
 from sim.rtl import Bus, RtlMachine, run_program
 from tests.compiled import check_tensors, compile_kept, golden_tensors, random_image
 from tests.random_layers import random_inputs
 from tests.random_products import product_graph, random_products, soil
 
-from .on_rtl import check_on_rtl, random_bus
+from .on_rtl import UNITS, check_on_rtl, random_bus
 
 
 @pytest.fixture(scope="module")
 def machine():
-    with RtlMachine(NpuConfig.preset(16, gather=1, input_depth=512), seed=1) as machine:
+    with RtlMachine(UNITS, seed=1) as machine:
         yield machine
 
 

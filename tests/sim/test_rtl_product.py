@@ -16,10 +16,10 @@ from tests.compiled import compile_kept, compile_random
 from tests.random_layers import random_graph, random_pairs, with_products
 from tests.selection import with_full
 
-from .on_rtl import check_on_rtl
+from .on_rtl import UNITS, check_on_rtl
 
 CONFIGS = {
-    "16": NpuConfig.preset(16, product=1, table=1, input_depth=512),
+    "16": UNITS,
     "fused": NpuConfig(oc_lanes=16, ic_lanes=8, nnz_lanes=4, input_depth=512, acc_depth=64, weight_depth=512,
                        depthwise=1, local_store=1, product=1),
     "winograd": NpuConfig.preset(16, product=1, winograd=1, gather=1, binary_rows=2, ic_lanes=32, oc_lanes=32),
