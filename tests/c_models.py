@@ -48,6 +48,8 @@ _BACKEND = Path(__file__).parent / "npudriver" / "rtl_backend.h"
 FLAGS = ("-std=c99", "-Wall", "-Wextra", "-Wconversion", "-pedantic", "-Werror", "-O1", "-fsanitize=undefined",
          "-fno-sanitize-recover")
 
+#: Of what is deployed.
+BOARD = "zu3eg"
 #: Of the largest value of an output; as TOLERANCE of npudriver/c/model/main.c.
 TOLERANCE = 1e-4
 
@@ -83,7 +85,8 @@ class Deployed:
 def deployed(path: Path, folder: Path, config: NpuConfig) -> Deployed:
     """Raises what `open_application` and `write_c_package` raise."""
     application = open_application(path, config)
-    model = write_c_package(folder, application, arbitrary_samples(application.inputs, seed=0))
+    model = write_c_package(folder, application, arbitrary_samples(application.inputs, seed=0),
+                            get_board(BOARD))
     return Deployed(folder, config, model, len(application.file.programs),
                     [(folder / f"input_{number}.bin").read_bytes() for number in range(len(model.inputs))],
                     [(folder / f"expected_{number}.bin").read_bytes() for number in range(len(model.outputs))])
@@ -158,7 +161,7 @@ def main() -> int:
                         help=f"of verilog, {', '.join(TARGETS)} (default verilog)")
     parser.add_argument("--json", action="store_true", help="print one object")
     arguments = parser.parse_args()
-    config = get_board("zu3eg").config(arguments.macs)
+    config = get_board(BOARD).config(arguments.macs)
     found: dict[str, dict[str, dict[str, int]]] = {}
     for name in arguments.models:
         with tempfile.TemporaryDirectory() as temporary:

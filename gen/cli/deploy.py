@@ -104,7 +104,7 @@ def run(arguments: argparse.Namespace) -> None:
         program, *_ = application.programs(remark)
     if arguments.language == "c":
         with status(f"writing {arguments.output.name}") as remark:
-            model = write_c_package(arguments.output, application, samples, states=states, progress=remark)
+            model = write_c_package(arguments.output, application, samples, board, states=states, progress=remark)
         facts = {"package": str(arguments.output), "language": "c", "board": board.name, "arena": model.arena,
                  "inputs": [port.name for port in model.inputs], "outputs": [port.name for port in model.outputs],
                  "states": [state.port.name for state in model.states], "files": sorted(model.files)}

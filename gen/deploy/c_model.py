@@ -13,12 +13,13 @@ from types import MappingProxyType
 import numpy as np
 import onnx
 
+from boards.board import Board
 from gen.c import CFunction, generate, render
 from gen.c.arena import ALIGNMENT, place
 from gen.c.text import c_type
 from gen.c.value import Storage
 from gen.deploy.c_ports import input_model, output_model
-from gen.deploy.c_sources import library_files, template
+from gen.deploy.c_sources import board_files, library_files, template
 from gen.deploy.c_states import StateError, require_formats, require_states
 from gen.deploy.package import whole_folder
 from gen.files.read import read_file
@@ -299,10 +300,11 @@ def _port(writer: _Writer, name: str) -> ModelPort:
     return ModelPort(name, c_type(value.dtype).name, value.dtype.name, value.shape, value.sized, scale, zero_point)
 
 
-def write_c_package(path: Path, application: Application, samples: Samples, *,
+def write_c_package(path: Path, application: Application, samples: Samples, board: Board, *,
                     states: Mapping[str, str] = MappingProxyType({}),
                     progress: Callable[[str], None] = lambda text: None) -> CModel:
-    """Write a folder, or an archive of one, with a model in C and an example that runs the first of some ``samples``.
+    """Write a folder, or an archive of one, with a model in C for a ``board``, and an example that runs the first of
+    some ``samples``.
 
     ``states``: as `c_model` has them; they are zeros in the example, and ``samples`` go without them. ``progress``
     hears how far it is. Raises what `c_model` raises, CompileError, OSError; nothing is written then.
@@ -310,7 +312,7 @@ def write_c_package(path: Path, application: Application, samples: Samples, *,
     progress("writing C")
     model = c_model(application.file, states)
     require_formats(application, states)
-    files = model.files | {name: read_file(_EXAMPLE / name) for name in ("main.c", "Makefile")}
+    files = model.files | board_files(board) | {name: read_file(_EXAMPLE / name) for name in ("main.c", "Makefile")}
     zeros = {name: np.zeros(application.inputs[name].shape, application.inputs[name].dtype) for name in states}
     first = replace(samples, inputs={name: array[:1] for name, array in (samples.inputs | zeros).items()}, labels=None)
     made = run_model(application, first, "reference", progress=lambda done, present: progress(present))

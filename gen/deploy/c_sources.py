@@ -6,21 +6,24 @@ from pathlib import Path
 
 import jinja2
 
+from boards.board import Board
 from cores.config import NpuConfig
 from gen.files.read import read_file
 from gen.hw.export import driver_header
 from npudriver import DeployedProgram
 
-__all__ = ["c_sources", "library_files", "template"]
+__all__ = ["board_files", "board_header", "c_sources", "library_files", "template"]
 
 _LIBRARY = Path(__file__).resolve().parents[2] / "npudriver" / "c"
 #: Of one program, or of a whole model.
 _EXAMPLES = {"doctor.c", "example.c", "Makefile"}
 
 
-def c_sources(config: NpuConfig, program: DeployedProgram, sample: Mapping[str, bytes] | None) -> dict[str, bytes]:
+def c_sources(config: NpuConfig, program: DeployedProgram, board: Board,
+              sample: Mapping[str, bytes] | None) -> dict[str, bytes]:
     """File name -> content: library, example, generated headers, the program; ``sample``: more of them."""
-    files = library_files(config) | {name: read_file(_LIBRARY / name) for name in sorted(_EXAMPLES)}
+    files = library_files(config) | board_files(board)
+    files |= {name: read_file(_LIBRARY / name) for name in sorted(_EXAMPLES)}
     files["npugen_program.h"] = template("npugen_program.h.jinja").render(program=program).encode()
     return files | {"code.bin": program.code, "data.bin": program.constants} | dict(sample or {})
 
@@ -30,6 +33,21 @@ def library_files(config: NpuConfig) -> dict[str, bytes]:
     files = {path.name: read_file(path) for path in sorted(_LIBRARY.iterdir())
              if path.is_file() and path.name.startswith("npugen")}
     return files | {"npugen_regs.h": driver_header(config).encode()}
+
+
+def board_files(board: Board) -> dict[str, bytes]:
+    """``npugen_board.h`` of a board with a processor; nothing where registers are wherever the user's design has them.
+    """
+    if board.linux is None or board.registers_base is None:
+        return {}
+    return board_header(board.title, board.registers_base, board.linux.controller_interrupt, board.linux.c_system)
+
+
+def board_header(name: str, registers: int, interrupt: int, system: str = "") -> dict[str, bytes]:
+    """``npugen_board.h``: where the machine's ``registers`` are for the processor, its ``interrupt`` there, and what
+    npugen_arm.h calls the ``system`` of that, if it has it."""
+    return {"npugen_board.h": template("npugen_board.h.jinja").render(
+        name=name, registers=registers, interrupt=interrupt, system=system).encode()}
 
 
 def template(name: str) -> jinja2.Template:

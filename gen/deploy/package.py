@@ -122,7 +122,7 @@ def _write_folder(folder: Path, application: Application, samples: Samples, boar
     sample = None
     if isinstance(only, Workload) and len(made.segments) == 1:
         sample = encoded_sample(programs[0], only, samples)
-    sources = c_sources(config, programs[0], sample)
+    sources = c_sources(config, programs[0], board, sample)
     if sources:
         sources |= c_bringup(programs_for_engines)
     for file, content in sources.items():

@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from gen.deploy.c_model import CModel, ModelPort
-from gen.deploy.c_sources import template
+from gen.deploy.c_sources import board_header, template
 from gen.soc.processor import Processor
 from npudriver.files import named, read_file
 from sim.toolchain import ToolError, child_process
@@ -119,10 +119,10 @@ def _bytes(port: ModelPort) -> int:
 def firmware_files(model: CModel, description: Mapping[str, Any], processor: Processor) -> dict[str, bytes]:
     """Name -> content of an image's sources. ``description``: ``system.json`` of a system with ``processor``."""
     facts = {"registers": description["registers"], "memory": description["regions"]["main_ram"],
-             "npu": description["regions"]["npu"], "interrupt": description["interrupt"], "line": processor.line,
-             "hertz": round(description["clock_mhz"] * 1e6)}
+             "line": processor.line, "hertz": round(description["clock_mhz"] * 1e6)}
     own = {path.name: read_file(path) for path in sorted((_SOURCES / processor.name).iterdir())}
     made = {name: template(f"{name}.jinja").render(**facts).encode() for name in ("npugen_soc.h", "npugen_soc.ld")}
+    made |= board_header(description["board"], description["regions"]["npu"]["base"], description["interrupt"])
     return {**model.files, **own, **made}
 
 

@@ -20,21 +20,21 @@
 /* UG585: the timer has half of a processor's 667 MHz. Unlocked, level shifters on, fabric out of reset, locked; the
  * reset is FCLK_RESET0_N. */
 const npugen_arm_system npugen_zynq_7000 = {
-    0xF8F01000u, 61, 32, 0xF8F02000u, 0xF8F00200u, 333333333u,
+    0xF8F01000u, 32, 0xF8F02000u, 0xF8F00200u, 333333333u,
     {{0xF8000008u, ALL, 0xDF0Du}, {0xF8000900u, ALL, 0xFu}, {0xF8000240u, ALL, 0}, {0xF8000004u, ALL, 0x767Bu}},
     {{0xF8000008u, ALL, 0xDF0Du}, {0xF8000240u, ALL, 1}, {0xF8000240u, ALL, 0}, {0xF8000004u, ALL, 0x767Bu}},
     4, 4};
 #if !defined(__arm__)
 /* UG1085. The boot loader has opened the way; the machine is not reset from here. */
 const npugen_arm_system npugen_zynq_ultrascale = {
-    0xF9010000u, 121, 64, 0, 0, 0, {{0, 0, 0}}, {{0, 0, 0}}, 0, 0};
+    0xF9010000u, 64, 0, 0, 0, {{0, 0, 0}}, {{0, 0, 0}}, 0, 0};
 #endif
 /* Cyclone V Hard Processor System Technical Reference Manual: a quarter of 800 MHz. The lightweight bridge leaves its
  * reset, and the processors see it; memory at 0 stays. REMAP is write-only, so that the heavy bridge, if the boot loader
  * had opened that, is closed to the processors: with it in use, write 0x19. The port to the SDRAM is the boot loader's.
  */
 const npugen_arm_system npugen_cyclone_v = {
-    0xFFFED000u, 72, 32, 0xFFFEF000u, 0xFFFEC200u, 200000000u,
+    0xFFFED000u, 32, 0xFFFEF000u, 0xFFFEC200u, 200000000u,
     {{0xFFD0501Cu, 2, 0}, {0xFF800000u, ALL, 0x11u}}, {{0, 0, 0}}, 2, 0};
 
 static void apply(const npugen_arm_write *writes, unsigned count) {
@@ -89,11 +89,11 @@ static uint64_t now(void *context) {
 }
 
 static void pause(void *context, uint32_t microseconds) {
-    const npugen_arm_system *system = ((npugen_arm *)context)->system;
-    const uintptr_t pending = system->distributor + GICD_ISPENDR + system->interrupt / 32u * 4u;
+    const npugen_arm *arm = context;
+    const uintptr_t pending = arm->system->distributor + GICD_ISPENDR + arm->interrupt / 32u * 4u;
     const uint64_t begin = now(context);
-    if (!system->interrupt) return;
-    while (!(npugen_cpu_read(pending) >> system->interrupt % 32u & 1u))
+    if (!arm->interrupt) return;
+    while (!(npugen_cpu_read(pending) >> arm->interrupt % 32u & 1u))
         if (now(context) - begin >= microseconds) return;
 }
 
@@ -108,8 +108,9 @@ static npugen_status reset(void *context) {
 }
 
 void npugen_arm_open(npugen_arm *arm, npugen_port *port, const npugen_arm_system *system, uintptr_t registers,
-                     uint8_t *memory, size_t size) {
+                     uint32_t interrupt, uint8_t *memory, size_t size) {
     arm->system = system;
+    arm->interrupt = interrupt;
     apply(system->open, system->open_count);
     if (system->timer)
         /* On, and without the prescaler that a boot loader may have left. */

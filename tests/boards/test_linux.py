@@ -129,7 +129,7 @@ def test_a_wrong_label_is_found(tmp_path: Path):
 def test_a_clock_has_a_provider():
     with pytest.raises(ValueError, match="clock 71 and its provider '' go together"):
         LinuxTree(region="&r", cells=1, interrupt_controller="i", interrupt=1, bitstream="b",
-                  processor_bits=64, clock=71)
+                  processor_bits=64, c_system="c", clock=71)
 
 
 @pytest.fixture(params=["zu3eg", "zynq7020", "cyclonev"])

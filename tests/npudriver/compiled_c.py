@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from boards.registry import get_board
 from cores.config import NpuConfig
 from gen.deploy.c_sources import c_sources
 from gen.deploy.package import encoded_sample
@@ -34,7 +35,7 @@ def compiler() -> str:
 def example_sources(folder: Path, program: DeployedProgram, work: Workload) -> Path:
     """Write what `deploy` writes of a program, with a sample; returns ``folder``."""
     sample = encoded_sample(program, work, random_samples(work.graph, work.input_shapes, seed=1))
-    for name, content in c_sources(work.program.config, program, sample).items():
+    for name, content in c_sources(work.program.config, program, get_board("zu3eg"), sample).items():
         (folder / name).write_bytes(content)
     return folder
 

@@ -16,9 +16,9 @@ from .small import CONFIG
 
 #: What is written, but for programs and samples.
 _SOURCES = {"Makefile", "main.c", "npugen.c", "npugen.h", "npugen_arm.c", "npugen_arm.h", "npugen_bare.c",
-            "npugen_bare.h", "npugen_check.c", "npugen_cpu.h", "npugen_doctor.c", "npugen_doctor.h", "npugen_dump.c",
-            "npugen_dump.h", "npugen_example.h", "npugen_functions.c", "npugen_memory.h", "npugen_model.c",
-            "npugen_model.h", "npugen_model_data.S", "npugen_regs.h", "npugen_uio.c", "npugen_uio.h"}
+            "npugen_bare.h", "npugen_board.h", "npugen_check.c", "npugen_cpu.h", "npugen_doctor.c", "npugen_doctor.h",
+            "npugen_dump.c", "npugen_dump.h", "npugen_example.h", "npugen_functions.c", "npugen_memory.h",
+            "npugen_model.c", "npugen_model.h", "npugen_model_data.S", "npugen_regs.h", "npugen_uio.c", "npugen_uio.h"}
 
 
 def _conv(b: Builder, x: str, channels: int, filters: int) -> str:

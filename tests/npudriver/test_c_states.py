@@ -8,6 +8,7 @@ import numpy as np
 import onnx
 import pytest
 
+from boards.registry import get_board
 from gen.cli import main
 from gen.deploy.c_model import write_c_package
 from gen.deploy.c_states import StateError
@@ -24,6 +25,7 @@ from tests.npudriver.small import CONFIG
 from tests.piped_device import run_piped
 
 HIDDEN, SAMPLES = 12, 6
+BOARD = get_board("zu3eg")
 STATES = {"h0": "h", "sum0": "c", "d1": "x", "d2": "d1"}
 
 
@@ -74,7 +76,8 @@ def test_as_python_does_step_by_step(target: str, rng: np.random.Generator, tmp_
     application = opened(recurrent(rng), tmp_path)
     assert len(application.segments) > 1
     xs = rng.uniform(-3, 3, (SAMPLES, 5, 1, 1)).astype(np.float32)
-    model = write_c_package(tmp_path / "c", application, Samples({"x": xs}, None, None), states=STATES)
+    model = write_c_package(tmp_path / "c", application, Samples({"x": xs}, None, None), BOARD,
+                            states=STATES)
     assert [port.name for port in model.inputs] == ["x"] and [state.port.name for state in model.states] == [*STATES]
     answers = run_piped(build(tmp_path / "c", TARGETS[target]), CONFIG, [[x.tobytes()] for x in xs],
                         [np.dtype(port.dtype).itemsize for port in model.outputs])
@@ -95,7 +98,8 @@ def test_calls(rng: np.random.Generator, tmp_path: Path) -> None:
     require(TARGETS["gcc-sanitized"])
     application = opened(recurrent(rng), tmp_path)
     folder = tmp_path / "c"
-    write_c_package(folder, application, Samples({"x": np.ones((1, 5, 1, 1), np.float32)}, None, None), states=STATES)
+    write_c_package(folder, application, Samples({"x": np.ones((1, 5, 1, 1), np.float32)}, None, None), BOARD,
+                    states=STATES)
     command = build(folder, TARGETS["gcc-sanitized"], program="piped_states.c")
     assert run_piped(command, CONFIG, [], []).status is None
 
@@ -154,4 +158,4 @@ def test_a_size_that_depends_on_the_data_is_not_kept(tmp_path: Path) -> None:
     application = opened(b.build(), tmp_path)
     samples = Samples({"x": np.ones((1, 4, 6, 6), np.float32)}, None, None)
     with pytest.raises(StateError, match="depends on the data"):
-        write_c_package(tmp_path / "c", application, samples, states={"old": application.outputs[0]})
+        write_c_package(tmp_path / "c", application, samples, BOARD, states={"old": application.outputs[0]})

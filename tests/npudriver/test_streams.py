@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from boards.registry import get_board
 from cores.device import driver_machine
 from gen.deploy.c_sources import c_sources
 from gen.deploy.package import encoded_sample
@@ -55,7 +56,7 @@ def test_in_c_on_the_verilog(rng, tmp_path: Path):
     model = workload(rng)
     x = rng.integers(-128, 128, (1, 8, 4, 4), dtype=np.int8)
     sample = encoded_sample(model.program.deployed, model, Samples({"x": x}, None))
-    for name, content in c_sources(CONFIG, model.program.deployed, sample).items():
+    for name, content in c_sources(CONFIG, model.program.deployed, get_board("zu3eg"), sample).items():
         (tmp_path / name).write_bytes(content)
     example, shifts = on_rtl(tmp_path, "streams.c", CONFIG), (2, 0, 1, 7, 0)
     done = subprocess.run([example, *map(str, shifts)], cwd=tmp_path, capture_output=True, text=True)

@@ -1,6 +1,8 @@
 /* The port to VexRiscv. See npugen_vexriscv.h. */
 #include "npugen_vexriscv.h"
 
+#include "npugen_board.h"
+
 /* Instructions of a turn of the loop that waits, at least. */
 #define TURN 4u
 
@@ -42,13 +44,13 @@ static void sleep_until(void *context, uint32_t microseconds) {
     for (uint32_t turn = 0; turn < turns; ++turn) {
         uint32_t waiting;
         __asm__ volatile("csrr %0, 0xfc0" : "=r"(waiting)::"memory");
-        if (waiting & 1u << NPUGEN_SOC_INTERRUPT) return;
+        if (waiting & 1u << NPUGEN_BOARD_INTERRUPT) return;
     }
 }
 
 npugen_status npugen_vexriscv_open(npugen_bare *bare, npugen_backend *backend, uint8_t *memory, size_t size) {
     npugen_port port = {0};
-    port.registers = (volatile uint32_t *)(uintptr_t)NPUGEN_SOC_NPU;
+    port.registers = (volatile uint32_t *)(uintptr_t)NPUGEN_BOARD_REGISTERS;
     port.memory = memory;
     port.memory_address = (uintptr_t)memory; /* the machine sees memory where the processor does */
     port.memory_size = size;
@@ -59,6 +61,6 @@ npugen_status npugen_vexriscv_open(npugen_bare *bare, npugen_backend *backend, u
     port.sleep = sleep_until;
     csr_write(NPUGEN_SOC_EVENT_ENABLE, 1);
     /* CSR 0xbc0: which interrupts are shown as waiting; none is taken while mstatus.MIE is 0, as after a reset. */
-    __asm__ volatile("csrw 0xbc0, %0" ::"r"(1u << NPUGEN_SOC_INTERRUPT));
+    __asm__ volatile("csrw 0xbc0, %0" ::"r"(1u << NPUGEN_BOARD_INTERRUPT));
     return npugen_bare_open(bare, backend, &port);
 }
