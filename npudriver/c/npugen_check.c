@@ -7,6 +7,18 @@
 
 static uint32_t turned(uint32_t value, unsigned by) { return value >> by | value << (32 - by); }
 
+/* A round, whose number modulo 8 is `round`: the words stay where they are, and the first of them is one earlier each
+ * time. A number that the compiler knows, so that they can be in registers: a shift of all of them takes two thirds of a
+ * small processor's time. */
+static inline void turn(uint32_t now[8], unsigned round, uint32_t add) {
+    const uint32_t a = now[(8u - round) % 8u], b = now[(9u - round) % 8u], c = now[(10u - round) % 8u];
+    const uint32_t e = now[(12u - round) % 8u], f = now[(13u - round) % 8u], g = now[(14u - round) % 8u];
+    const uint32_t first = now[(15u - round) % 8u] + (turned(e, 6) ^ turned(e, 11) ^ turned(e, 25))
+        + ((e & f) ^ (~e & g)) + add;
+    now[(11u - round) % 8u] += first;
+    now[(15u - round) % 8u] = first + (turned(a, 2) ^ turned(a, 13) ^ turned(a, 22)) + ((a & b) ^ (a & c) ^ (b & c));
+}
+
 static void mix(uint32_t state[8], const uint8_t *block) {
     static const uint32_t constants[64] = {
         0x428a2f98u, 0x71374491u, 0xb5c0fbcfu, 0xe9b5dba5u, 0x3956c25bu, 0x59f111f1u, 0x923f82a4u, 0xab1c5ed5u,
@@ -27,15 +39,15 @@ static void mix(uint32_t state[8], const uint8_t *block) {
             + (turned(near, 17) ^ turned(near, 19) ^ near >> 10);
     }
     memcpy(now, state, sizeof now);
-    for (unsigned at = 0; at < 64; ++at) {
-        const uint32_t chosen = (now[4] & now[5]) ^ (~now[4] & now[6]);
-        const uint32_t most = (now[0] & now[1]) ^ (now[0] & now[2]) ^ (now[1] & now[2]);
-        const uint32_t first = now[7] + (turned(now[4], 6) ^ turned(now[4], 11) ^ turned(now[4], 25)) + chosen
-            + constants[at] + words[at];
-        const uint32_t second = (turned(now[0], 2) ^ turned(now[0], 13) ^ turned(now[0], 22)) + most;
-        memmove(now + 1, now, 7 * sizeof *now);
-        now[4] += first;
-        now[0] = first + second;
+    for (unsigned at = 0; at < 64; at += 8) {
+        turn(now, 0, constants[at] + words[at]);
+        turn(now, 1, constants[at + 1] + words[at + 1]);
+        turn(now, 2, constants[at + 2] + words[at + 2]);
+        turn(now, 3, constants[at + 3] + words[at + 3]);
+        turn(now, 4, constants[at + 4] + words[at + 4]);
+        turn(now, 5, constants[at + 5] + words[at + 5]);
+        turn(now, 6, constants[at + 6] + words[at + 6]);
+        turn(now, 7, constants[at + 7] + words[at + 7]);
     }
     for (unsigned at = 0; at < 8; ++at) state[at] += now[at];
 }
