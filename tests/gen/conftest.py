@@ -1,16 +1,15 @@
 """What tests of the command line share."""
 
-import functools
+from collections.abc import Iterator
 
 import pytest
 
-from cores.emit import emit_verilog
 from gen.cli.common import lines
+from tests.emitted import emitted
 
-#: Commands that build the same machine have its Verilog from the first: it is the same bytes each time, which
-#: tests/cores/test_emit.py holds, and takes seconds.
+#: Commands that build the same machine have its Verilog from the first.
 #: In a table, as a function that a fixture names is a cost of all its tests (tests/costs.py).
-_ONCE = {"cores.emit.emit_verilog": functools.cache(emit_verilog)}
+_ONCE = {"cores.emit.emit_verilog": emitted}
 
 
 @pytest.fixture(autouse=True)
@@ -19,7 +18,9 @@ def _no_lines_on_the_way(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(type(lines), "FIRST", 3600.0)
 
 
-@pytest.fixture(autouse=True)
-def _emitted_once(monkeypatch: pytest.MonkeyPatch):
-    for name, once in _ONCE.items():
-        monkeypatch.setattr(name, once)
+@pytest.fixture(autouse=True, scope="module")
+def _emitted_once() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        for name, once in _ONCE.items():
+            patch.setattr(name, once)
+        yield

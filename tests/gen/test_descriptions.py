@@ -1,6 +1,5 @@
 """What describes the machine to tools of any vendor: valid by their schemas and readers, and the same as the tables."""
 
-import functools
 import json
 import os
 import re
@@ -15,23 +14,18 @@ import pytest
 from boards.registry import BOARDS, get_board
 from cores.arch.registers import VERSION, Control, Status, registers_of
 from cores.config import NpuConfig
-from cores.emit import emit_verilog
 from gen.families.registry import get_family
 from gen.hw.export import DESCRIPTIONS, descriptions, manifest, vendor_project
 from gen.hw.fields import described_registers
 from gen.hw.logs import standing
 from gen.hw.ports import ports_of
+from tests.emitted import emitted
 
 BOARD = get_board("zu3eg")
 CONFIG = BOARD.config(16)
 #: With all optional units.
 FULL = BOARD.config(64, **BOARD.config(64).feature_fields(["fusion", "gather", "binary", "winograd"]))
 IPXACT = "{http://www.accellera.org/XMLSchema/IPXACT/1685-2014}"
-
-
-@functools.cache
-def verilog() -> str:
-    return emit_verilog(CONFIG)
 
 
 def _environment() -> dict[str, str]:
@@ -102,7 +96,7 @@ def test_packaged_ip_is_valid_by_the_schema_of_1685_2009(config: NpuConfig):
 
 def test_packaged_ip_has_the_ports_of_the_verilog():
     """Read from the emitted module itself, not from the table that both are made of."""
-    head = re.search(r"^module npu\(.*?\);(.*?)^endmodule", verilog(), re.S | re.M)
+    head = re.search(r"^module npu\(.*?\);(.*?)^endmodule", emitted(CONFIG), re.S | re.M)
     declared = re.findall(r"^\s+(input|output)(?:\s+(?:reg|wire))?\s+(?:\[(\d+):0\]\s*)?(\w+)\s*;", head[1], re.M)
     ports = {}
     for port in packaged(CONFIG).iter(f"{SPIRIT}port"):
@@ -210,7 +204,7 @@ def test_slang_reads_the_verilog():
     pyslang = pytest.importorskip("pyslang")
     compilation = pyslang.ast.Compilation()
     wrapper = vendor_project(BOARD, CONFIG)["npu_axi.v"]
-    for text in (verilog(), wrapper):
+    for text in (emitted(CONFIG), wrapper):
         compilation.addSyntaxTree(pyslang.syntax.SyntaxTree.fromText(text))
     found = list(compilation.getAllDiagnostics())
     assert [str(one.code) for one in found if one.isError()] == []
@@ -220,7 +214,7 @@ def test_slang_reads_the_verilog():
 def test_icarus_reads_the_verilog(tmp_path: Path):
     if shutil.which("iverilog") is None:
         pytest.skip("no Icarus Verilog")
-    (tmp_path / "npu.v").write_text(verilog())
+    (tmp_path / "npu.v").write_text(emitted(CONFIG))
     (tmp_path / "npu_axi.v").write_text(vendor_project(BOARD, CONFIG)["npu_axi.v"])
     done = subprocess.run(["iverilog", "-g2005", "-t", "null", "-s", "npu_axi", "npu.v", "npu_axi.v"], cwd=tmp_path,
                           text=True, capture_output=True)

@@ -17,6 +17,7 @@ from cores.emit import emit_verilog
 from gen.families.registry import get_family
 from gen.hw.export import driver_header, register_map, vendor_project
 from sim.toolchain import verilator_environment
+from tests.emitted import emitted
 from tests.hollow import hollow_npu
 from tests.selection import with_full
 
@@ -25,7 +26,7 @@ CONFIG = NpuConfig.preset(16)
 
 @pytest.fixture(scope="module")
 def npu_verilog() -> str:
-    return emit_verilog(CONFIG)
+    return emitted(CONFIG)
 
 
 def test_driver_header_compiles_as_c_and_cpp(tmp_path: Path):

@@ -13,6 +13,7 @@ from gen.families.registry import get_family
 from gen.hw.export import DESCRIPTIONS
 from npudriver.bringup import BRINGUP
 from tests.gen.cli.calls import error_line
+from tests.hollow import hollow_npu
 
 
 @pytest.mark.rtl
@@ -43,8 +44,10 @@ def test_every_machine_has_a_folder_of_its_own():
 
 
 @pytest.mark.rtl
-def test_nothing_of_an_earlier_build_stays(tmp_path: Path, capsys: pytest.CaptureFixture):
+def test_nothing_of_an_earlier_build_stays(tmp_path: Path, capsys: pytest.CaptureFixture,
+                                           monkeypatch: pytest.MonkeyPatch):
     """Resources and projects of another machine go; files of other origin stay."""
+    monkeypatch.setattr("cores.emit.emit_verilog", hollow_npu)
     folder = tmp_path / "out"
     assert main(["build", "--board", "zynq7020", "--macs", "16", "-o", "out"]) == 0
     (folder / "resources.json").write_text('{"family": "xc7", "lut": 1, "cells": {}, "components": {}}')
