@@ -4,12 +4,24 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from amaranth.hdl import Module, Mux, Shape, Signal, Value
+from amaranth.utils import exact_log2
 
 from ...arch.instruction_layout import is_kind
 from ...arch.isa import WordForm
 from ..loop_words import Count, LoopRegisters, LoopWords
 
 __all__ = ["SpreadLoops"]
+
+
+def _by_bits(words: Count, columns: Value, pixels: int) -> Count:
+    """``words`` of a row of so many ``columns``, ``pixels`` in each: that there are one or two is asked of single bits.
+    What chooses among words takes tables enough without two comparisons in front of it.
+    """
+    def at_most(power: int) -> Value:
+        bit = exact_log2(power)
+        return ~(columns[bit + 1:].any() | (columns[bit] & columns[:bit].any()))
+
+    return Count(words.number, at_most(pixels), at_most(2 * pixels) & ~at_most(pixels))
 
 
 class SpreadLoops(LoopWords):
@@ -24,8 +36,9 @@ class SpreadLoops(LoopWords):
     def row(self, m: Module, loops: Any, prepared: Any, row_of: Callable[[int], Count]) -> Count:
         g = loops.next_geometry
         spread, window = is_kind(g.words, WordForm.SPREAD, self.config), loops.next_kinds.window
-        words = Count(*(Mux(spread, wide, plain) for wide, plain in zip(
-            row_of(self.config.banks), super().row(m, loops, prepared, row_of), strict=True)))
+        words = Count(*(Mux(spread, wide, plain) for wide, plain in zip(*(
+            _by_bits(row_of(pixels), g.cols, pixels) for pixels in (self.config.banks, self.config.pixel_lanes)),
+            strict=True)))
         m.d.sync += [prepared.words.eq(words.number), prepared.window.eq(window), prepared.shift.eq(window & g.shift)]
         reads = Count(g.reads, g.reads <= 1, g.reads == 2)
         return Count(*(Mux(window, of_window, of_word) for of_window, of_word in zip(reads, words, strict=True)))
