@@ -36,6 +36,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--state", action="append", default=[], metavar="OUTPUT=INPUT",
                         help="with --language c: the model keeps an output as this input of the next inference; all "
                              "are zeros at first, and after npugen_model_reset (repeatable)")
+    parser.add_argument("--name", default="model", metavar="NAME",
+                        help="with --language c: calls and files of the model begin with npugen_NAME, so that several "
+                             "models go into one program (default %(default)s)")
     parser.add_argument("--hardware", type=Path, metavar="DIR",
                         help="enclose what the board's tool has made in this folder of `build`: bitstream, device tree "
                              "overlay, and the script that loads both")
@@ -75,6 +78,8 @@ def run(arguments: argparse.Namespace) -> None:
     if arguments.language == "python" and arguments.state:
         raise UsageError("--state goes with --language c; in Python an output is given as the next inference's input",
                          code="option-conflict")
+    if arguments.language == "python" and arguments.name != "model":
+        raise UsageError("--name goes with --language c", code="option-conflict")
     try:
         require_free(arguments.output)
     except FileExistsError as error:
@@ -104,7 +109,8 @@ def run(arguments: argparse.Namespace) -> None:
         program, *_ = application.programs(remark)
     if arguments.language == "c":
         with status(f"writing {arguments.output.name}") as remark:
-            model = write_c_package(arguments.output, application, samples, board, states=states, progress=remark)
+            model = write_c_package(arguments.output, application, samples, board, states=states, name=arguments.name,
+                                    progress=remark)
         facts = {"package": str(arguments.output), "language": "c", "board": board.name, "arena": model.arena,
                  "inputs": [port.name for port in model.inputs], "outputs": [port.name for port in model.outputs],
                  "states": [state.port.name for state in model.states], "files": sorted(model.files)}
@@ -112,8 +118,8 @@ def run(arguments: argparse.Namespace) -> None:
             print_json(facts)
             return
         console.print(f"{arguments.output}: {arguments.model.stem} in C for {described(program.config, board.name)}; "
-                      f"{model.arena:,} bytes a sample on its way; npugen_model.h says how to call it, `make` makes an "
-                      "example", soft_wrap=True)
+                      f"{model.arena:,} bytes a sample on its way; npugen_{arguments.name}.h says how to call it, "
+                      "`make` makes an example", soft_wrap=True)
         return
     hardware = {} if arguments.hardware is None else hardware_files(arguments.hardware, board, program.config)
     with status(f"writing {arguments.output.name}") as remark:

@@ -5,6 +5,7 @@ an arena that the caller gives; nothing is allocated but what the back end gives
 npudriver/c; npugen_model.h says how it is used.
 """
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -14,6 +15,7 @@ import numpy as np
 import onnx
 
 from boards.board import Board
+from cores.errors import ArgumentError
 from gen.c import CFunction, generate, render
 from gen.c.arena import ALIGNMENT, place
 from gen.c.text import c_type
@@ -140,7 +142,7 @@ class _Writer:
         return f"{function.name}({', '.join([*inputs, *outputs, scratch])});"
 
     def host(self, number: int, content: bytes) -> list[str]:
-        function = generate(onnx.load_model_from_string(content), f"npugen_segment{number}")
+        function = generate(onnx.load_model_from_string(content), f"npugen_model_segment{number}")
         inputs = [self.read(port.name) for port in function.inputs]
         outputs = []
         for port in function.outputs:
@@ -163,7 +165,7 @@ class _Writer:
             if model is not None:
                 target = self.storage(np.dtype(np.int8), int(np.prod(port.map_shape)))
                 text = f"(int8_t *)(arena + {target.name})"
-                lines.append(self.call(generate(model, f"npugen_input{number}_{index}"), [source], [text]))
+                lines.append(self.call(generate(model, f"npugen_model_input{number}_{index}"), [source], [text]))
                 source = f"(const int8_t *)(arena + {target.name})"
             lines.append(f"CHECK(npugen_input(model->device, &model->programs[{number}], slot, {index}u, {source}));")
             self.step += 1
@@ -183,7 +185,7 @@ class _Writer:
                 storage = self.storage(np.dtype(np.int8), int(np.prod(port.map_shape)))
                 text = f"(arena + {storage.name})"
                 lines.append(f"CHECK({get}, (int8_t *){text}));")
-                function = generate(model, f"npugen_output{number}_{index}")
+                function = generate(model, f"npugen_model_output{number}_{index}")
                 lines.append(self.call(function, [f"(const int8_t *){text}"], [target]))
             self.step += 1
         return lines
@@ -237,24 +239,27 @@ def _copied(writer: _Writer, name: str) -> None:
     writer.step += 1
 
 
-def c_model(file: ProgramFile, states: Mapping[str, str] = MappingProxyType({})) -> CModel:
-    """The files of a model in C, but for samples. ``states``: input -> the output that it is in the next inference.
+def c_model(file: ProgramFile, states: Mapping[str, str] = MappingProxyType({}), *, name: str = "model") -> CModel:
+    """The files of a model in C, but for samples. ``states``: input -> the output that it is in the next inference;
+    ``name``: its calls and files begin with npugen_NAME, so that several models go into one program.
 
-    Raises GraphError for an operator that has no C, naming its node; ProgramError for what cannot be passed on;
-    StateError.
+    Raises ArgumentError for another name than a small word that the library does not have; GraphError for an
+    operator that has no C, naming its node; ProgramError for what cannot be passed on; StateError.
     """
+    library = library_files(file.programs[0].config)
+    _require_name(name, library)
     require_states(states, list(file.inputs), file.outputs)
     writer = _Writer(file, frozenset(states.values()))
     kept: list[ModelState] = []
     size = 0
-    for name, (dtype, shape) in file.inputs.items():
+    for given, (dtype, shape) in file.inputs.items():
         value = _Value(np.dtype(dtype), (1, *shape))
-        writer.values[name] = value
-        if name not in states:
-            value.text = f"inputs[{list(file.inputs).index(name) - len(kept)}]"
+        writer.values[given] = value
+        if given not in states:
+            value.text = f"inputs[{list(file.inputs).index(given) - len(kept)}]"
             continue
         value.text = f"(states + {size}u)"
-        kept.append(ModelState(_port(writer, name), list(file.outputs).index(states[name]), size))
+        kept.append(ModelState(_port(writer, given), list(file.outputs).index(states[given]), size))
         size += -(-kept[-1].size // ALIGNMENT) * ALIGNMENT
     _walk(writer, kept)
     arena = max(ALIGNMENT, place(writer.storages))
@@ -276,13 +281,26 @@ def c_model(file: ProgramFile, states: Mapping[str, str] = MappingProxyType({}))
              "before": placed(writer.before), "after": placed(writer.after), "functions": writer.functions,
              "alignment": ALIGNMENT, "rank": max([1, *(len(port.shape) for port in (
                  *inputs, *outputs, *(state.port for state in kept)))])}
-    files = library_files(file.programs[0].config)
-    files |= {name: template(f"{name}.jinja").render(**facts).encode()
-              for name in ("npugen_model.h", "npugen_model.c", "npugen_model_data.S")}
-    files["npugen_functions.c"] = render(writer.functions).encode()
+    own = {one: template(f"{one}.jinja").render(**facts)
+           for one in ("npugen_model.h", "npugen_model.c", "npugen_model_data.S")}
+    own["npugen_model_functions.c"] = render(writer.functions)
+    files = library | {_named(one, name): _named(text, name).encode() for one, text in own.items()}
     for number, program in enumerate(file.programs):
-        files |= {f"program{number}_code.bin": program.code, f"program{number}_data.bin": program.constants}
+        files |= {_named(f"npugen_model_code{number}.bin", name): program.code,
+                  _named(f"npugen_model_data{number}.bin", name): program.constants}
     return CModel(files, inputs, outputs, arena, tuple(kept))
+
+
+def _named(text: str, name: str) -> str:
+    """A source of a model, or the name of one, where ``model`` is what the model is called."""
+    return text.replace("npugen_model", f"npugen_{name}").replace("NPUGEN_MODEL", f"NPUGEN_{name.upper()}")
+
+
+def _require_name(name: str, library: Mapping[str, bytes]) -> None:
+    if not re.fullmatch("[a-z][a-z0-9_]*", name):
+        raise ArgumentError(f"name must be small letters, digits and _, with a letter first, not {name!r}")
+    if any(re.search(rf"npugen_{name}(?![a-z0-9])", text.decode(), re.IGNORECASE) for text in library.values()):
+        raise ArgumentError(f"name {name!r} is what the library has a part for; take another one")
 
 
 def _require_alike(output: ModelPort, port: ModelPort) -> None:
@@ -301,18 +319,19 @@ def _port(writer: _Writer, name: str) -> ModelPort:
 
 
 def write_c_package(path: Path, application: Application, samples: Samples, board: Board, *,
-                    states: Mapping[str, str] = MappingProxyType({}),
+                    states: Mapping[str, str] = MappingProxyType({}), name: str = "model",
                     progress: Callable[[str], None] = lambda text: None) -> CModel:
     """Write a folder, or an archive of one, with a model in C for a ``board``, and an example that runs the first of
     some ``samples``.
 
-    ``states``: as `c_model` has them; they are zeros in the example, and ``samples`` go without them. ``progress``
-    hears how far it is. Raises what `c_model` raises, CompileError, OSError; nothing is written then.
+    ``states``, ``name``: as `c_model` has them; states are zeros in the example, and ``samples`` go without them.
+    ``progress`` hears how far it is. Raises what `c_model` raises, CompileError, OSError; nothing is written then.
     """
     progress("writing C")
-    model = c_model(application.file, states)
+    model = c_model(application.file, states, name=name)
     require_formats(application, states)
-    files = model.files | board_files(board) | {name: read_file(_EXAMPLE / name) for name in ("main.c", "Makefile")}
+    files = model.files | board_files(board)
+    files |= {one: _named(read_file(_EXAMPLE / one).decode(), name).encode() for one in ("main.c", "Makefile")}
     zeros = {name: np.zeros(application.inputs[name].shape, application.inputs[name].dtype) for name in states}
     first = replace(samples, inputs={name: array[:1] for name, array in (samples.inputs | zeros).items()}, labels=None)
     made = run_model(application, first, "reference", progress=lambda done, present: progress(present))

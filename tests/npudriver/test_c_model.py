@@ -17,8 +17,9 @@ from .small import CONFIG
 #: What is written, but for programs and samples.
 _SOURCES = {"Makefile", "main.c", "npugen.c", "npugen.h", "npugen_arm.c", "npugen_arm.h", "npugen_bare.c",
             "npugen_bare.h", "npugen_board.h", "npugen_check.c", "npugen_cpu.h", "npugen_doctor.c", "npugen_doctor.h",
-            "npugen_dump.c", "npugen_dump.h", "npugen_example.h", "npugen_functions.c", "npugen_memory.h",
-            "npugen_model.c", "npugen_model.h", "npugen_model_data.S", "npugen_regs.h", "npugen_uio.c", "npugen_uio.h"}
+            "npugen_dump.c", "npugen_dump.h", "npugen_example.h", "npugen_memory.h", "npugen_model.c",
+            "npugen_model.h", "npugen_model_data.S", "npugen_model_functions.c", "npugen_regs.h", "npugen_uio.c",
+            "npugen_uio.h", "npugen_value.h"}
 
 
 def _conv(b: Builder, x: str, channels: int, filters: int) -> str:
@@ -65,7 +66,7 @@ def test_on_the_verilog(name: str, seed: int, tmp_path: Path, monkeypatch: pytes
     monkeypatch.chdir(tmp_path)
     folder = deployed(name, seed, "--json")
     facts = json.loads(capsys.readouterr().out)
-    programs = {f"program{number}_{part}.bin" for number in range(2 if name == "alternating" else 1)
+    programs = {f"npugen_model_{part}{number}.bin" for number in range(2 if name == "alternating" else 1)
                 for part in ("code", "data")}
     assert {path.name for path in folder.iterdir()} == _SOURCES | programs | {"input_0.bin", "expected_0.bin"}
     assert facts["language"] == "c" and facts["inputs"] == ["x"] and facts["arena"] % 8 == 0
@@ -91,9 +92,9 @@ def test_on_the_verilog(name: str, seed: int, tmp_path: Path, monkeypatch: pytes
 def test_damaged_weights(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     folder = deployed("whole", 1)
-    data = bytearray((folder / "program0_data.bin").read_bytes())
+    data = bytearray((folder / "npugen_model_data0.bin").read_bytes())
     data[7] ^= 1
-    (folder / "program0_data.bin").write_bytes(data)
+    (folder / "npugen_model_data0.bin").write_bytes(data)
     done = run_model(compile_model(folder, CONFIG, compiler()))
     assert done.returncode == 1 and "code or constants are damaged" in done.stderr
 
