@@ -2,8 +2,9 @@
 
     python -m tests.c_models MODEL.onnx|NAME ... [--macs 16] [--on verilog] [--json]
 
-A model is a file, or a network of tests/c_networks.py by its name. Each is deployed by `gen deploy --language c`,
-compiled with the compiler's warnings as errors, and run over one sample twice. ``--on`` says where:
+A model is a file, or a network of tests/c_networks.py by its name; of NAME@N the pictures are N x N. Each is deployed
+by `gen deploy --language c`, compiled with the compiler's warnings as errors, and run over one sample twice. ``--on``
+says where:
 
 * ``verilog``: the example of the package, on the Verilog;
 * ``gcc``, ``gcc-sanitized``, ``clang-sanitized``: on this host, with the functional simulator as the device;
@@ -165,7 +166,8 @@ def main() -> int:
     found: dict[str, dict[str, dict[str, int]]] = {}
     for name in arguments.models:
         with tempfile.TemporaryDirectory() as temporary:
-            path = made_network(name, Path(temporary)) if name in NETWORKS_OF_C else Path(name)
+            made = name.partition("@")[0] in NETWORKS_OF_C
+            path = made_network(name, Path(temporary)) if made else Path(name)
             package = deployed(path, Path(temporary) / "c", config)
             facts = {"programs": package.programs, "arena": package.model.arena}
             for where in arguments.on.split(","):

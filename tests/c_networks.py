@@ -118,10 +118,11 @@ NETWORKS_OF_C: dict[str, tuple[Callable[[int, tuple[int, int]], onnx.ModelProto]
 }
 
 
-def made_network(name: str, folder: Path, *, seed: int = 0, size: tuple[int, int] | None = None) -> Path:
-    """``folder``/NAME.onnx, quantised on seeded pictures."""
-    function, (channels, *usual) = NETWORKS_OF_C[name]
-    size = size or (usual[0], usual[1])
+def made_network(name: str, folder: Path, *, seed: int = 0) -> Path:
+    """``folder``/NAME.onnx, quantised on seeded pictures; those of NAME@N are of N x N in place of the usual size."""
+    base, _, edge = name.partition("@")
+    function, (channels, *usual) = NETWORKS_OF_C[base]
+    size = (int(edge), int(edge)) if edge else (usual[0], usual[1])
     samples = pictures(np.random.default_rng(seed), 4, (channels, *size))
     path = folder / f"{name}.onnx"
     path.write_bytes(quantize(function(seed, size), {"image": samples}, QuantizeOptions()).model.SerializeToString())
