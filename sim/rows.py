@@ -21,7 +21,7 @@ from cores.arch.rows import (
     SHIFTS,
 )
 
-__all__ = ["EXPONENTIAL_PLACES", "Rows", "exponentials", "moments"]
+__all__ = ["EXPONENTIAL_PLACES", "Rows", "exponentials", "moment_step", "moments"]
 
 #: Places behind the point of a Softmax's results.
 EXPONENTIAL_PLACES = 22
@@ -126,10 +126,18 @@ def moments(channels: int, scale: float, zero_point: int, epsilon: float, *, cen
 
     ``centred``: their mean is subtracted; ``epsilon`` is added to the mean of the squares.
     """
-    places = (channels - 1).bit_length()
     rows = Rows(
         1, channels, zero_point=0 if centred else zero_point,
         centred=int(centred), mean=round((1 << MEAN_PLACES) / channels) if centred else 0,
         epsilon=min(round(epsilon * (channels / scale) ** 2 * (1 << EPSILON_PLACES)), (1 << EPSILON_BITS) - 1),
-        base=places - 8 + EPSILON_PLACES // 2)
-    return rows, channels * 2.0 ** -(places + _MOMENT_PLACES)
+        base=_places(channels) - 8 + EPSILON_PLACES // 2)
+    return rows, moment_step(channels)
+
+
+def moment_step(channels: int) -> float:
+    """The step of the results of moments."""
+    return channels * 2.0 ** -(_places(channels) + _MOMENT_PLACES)
+
+
+def _places(channels: int) -> int:
+    return (channels - 1).bit_length()

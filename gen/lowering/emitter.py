@@ -50,6 +50,8 @@ class Emitter:
         self._chain: dict[Opcode, dict[str, int]] = {}
         #: What loads do since the last LOAD_SET.
         self._load_state: dict[str, int] = {"opcode": -1}
+        #: What of the row unit's table is set.
+        self._row_table: dict[int, int] = {}
         self._reached: dict[tuple[Queue, Queue], int] = {}
 
     def count(self, queue: Queue) -> int:
@@ -101,6 +103,14 @@ class Emitter:
         if modifier is not None and len(self._program) > before:
             self._program.append(_Emitted(modifier, self.layer, modifier_fields or {}))
         self._load_state = wanted
+
+    def set_rows(self, fields: dict[str, int], table: list[int]) -> None:
+        """Emit ROWS_SET, and the entries of the row unit's table that it does not hold."""
+        self.set(Opcode.ROWS_SET, **fields)
+        for place, entry in enumerate(table):
+            if self._row_table.get(place) != entry:
+                self._program.append(_Emitted(Opcode.ROWS_TABLE, self.layer, {"place": place, "entry": entry}))
+                self._row_table[place] = entry
 
     def emit(self, opcode: Opcode, *, after: dict[Queue, int] | None = None, **fields: int) -> int:
         """Emit a working instruction that runs after the given ones of other queues. Returns its own index."""

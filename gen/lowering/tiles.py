@@ -1,8 +1,9 @@
 """Output tiles in the making: their COMPUTEs or POOL, and the accumulator banks they are made in."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from cores.arch.isa import Opcode, Queue
+from cores.arch.rows import RowPass
 from cores.config import NpuConfig
 from gen.lowering.buffer_allocation import Chunk
 from gen.lowering.chunks import Chunks
@@ -13,6 +14,7 @@ from gen.lowering.weights import Weights
 from gen.memory.placement import BufferPlacement, Placement
 from gen.tiling.geometry import Geometry, SpatialTile
 from gen.tiling.weights import ReductionSlice
+from sim.rows import Rows
 
 __all__ = ["Tile", "Tiles"]
 
@@ -149,6 +151,20 @@ class Tile:
                    maximum=int(maximum), resume=int(not first), open=int(not last))
         if last:
             self._tiles.finish(self._output(bank=0, pooled=True))
+
+    def rows(self, geometry: Geometry, box: SpatialTile, chunk: Chunk, rows: Rows, passes: Sequence[RowPass]) -> None:
+        """Passes of the row unit over all blocks of ``chunk``, which hold ``box`` of ``geometry``: the tile."""
+        emitter = self._tiles.emitter
+        emitter.layer = self._layer.number
+        emitter.set_rows(dict(pixels=box.rows * box.cols, **rows.fields), [] if rows.moments else rows.table.tolist())
+        emitter.set(Opcode.COMPUTE_SET, **geometry.compute_fields(box, self._tiles.config))
+        stored = self._stored(chunk.blocks)
+        after = {Queue.LOAD: chunk.loaded}
+        if stored >= 0:
+            after[Queue.STORE] = self._tiles.stores.store_index(stored)
+        for row_pass in passes:
+            self._emit(Opcode.POOL, after, buf_base=chunk.place.base, blocks=len(chunk.blocks), row_pass=row_pass)
+        self._tiles.finish(self._output(bank=0, pooled=True))
 
     def end(self) -> None:
         """All COMPUTEs are emitted."""

@@ -14,6 +14,7 @@ from gen.mapping.matmul import MatMulMapping
 from gen.mapping.matrix import MatrixMapping
 from gen.mapping.plain import PlainMapping
 from gen.mapping.pool import PoolMapping
+from gen.mapping.row_passes import RowMapping
 from gen.mapping.stochastic import StochasticMapping
 from gen.mapping.turn import TurnMapping
 from gen.mapping.windows import WindowMapping
@@ -25,7 +26,7 @@ __all__ = ["MAPPINGS", "choose", "map_graph"]
 #: Of two that cost the same the first is taken.
 MAPPINGS: tuple[type[Mapping], ...] = (
     StochasticMapping, BinaryMapping, WindowMapping, GatherMapping, WinogradMapping, PlainMapping, MatrixMapping,
-    PoolMapping, TurnMapping, MatMulMapping)
+    PoolMapping, TurnMapping, MatMulMapping, RowMapping)
 
 
 def choose(context: LayerContext[Layer]) -> Mapping:

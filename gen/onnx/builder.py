@@ -18,6 +18,7 @@ from gen.onnx.values import (
     Host,
     Pending,
     PendingProduct,
+    PendingRows,
     Quantisation,
     Quantised,
     RawInput,
@@ -247,7 +248,7 @@ class GraphBuilder:
 
     # -- layers --------------------------------------------------------------------------------------------------
 
-    def add_layer(self, value: Pending, requantize: Requantize, *epilogue: StoreOp, result: Result,
+    def add_layer(self, value: Pending | PendingRows, requantize: Requantize, *epilogue: StoreOp, result: Result,
                   part: Part | None = None) -> Quantised:
         """Put the layer of ``value`` into the graph, ``epilogue`` after what it has of that.
 

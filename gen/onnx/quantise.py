@@ -35,6 +35,7 @@ from gen.onnx.values import (
     PendingOperation,
     PendingPool,
     PendingProduct,
+    PendingRows,
     PendingTable,
     Quantisation,
     Quantised,
@@ -47,10 +48,15 @@ from sim.golden import quantize_multiplier, quantize_residual
 
 __all__ = ["quantize", "settled"]
 
+#: Accumulators of 27 bits have room for it beside the sums of a normalisation.
+_LARGEST_ROW_BIAS = 1 << 25
+
 
 def quantize(context: Context, value: Value | None, quantisation: Quantisation) -> Value:
     """``value`` quantised under the name of the node's output."""
     match value:
+        case Host(layer=PendingRows() as layer):
+            return _emit_rows(context, layer, quantisation)
         case Host():
             return value.then(quantisation.step("quantize"))
         case RawInput():
@@ -72,6 +78,8 @@ def quantize(context: Context, value: Value | None, quantisation: Quantisation) 
             return _emit_concat(context, value, quantisation)
         case PendingProduct():
             return _emit_product(context, value, quantisation)
+        case PendingRows():
+            return _emit_rows(context, value, quantisation)
         case Pending():
             return _emit(context, value, quantisation)
         case PendingPool():
@@ -264,6 +272,19 @@ def _emit_concat(context: Context, value: PendingConcat, quantisation: Quantisat
             layer, stage = _requantized(graph, layer, scale, point)
             graph.add_layer(layer, stage, result=Result(None, quantisation), part=place)
     return replace(whole, moved_by=value.moved_by)
+
+
+def _emit_rows(context: Context, value: PendingRows, quantisation: Quantisation) -> Quantised:
+    """A layer whose biases are in steps of its sums; scales next to nothing are made large enough for that."""
+    step = np.maximum(value.scale, np.abs(value.bias) / _LARGEST_ROW_BIAS)
+    try:
+        multiplier, shift = quantize_multiplier(step / quantisation.scale)
+    except ValueError as error:
+        raise NodeError(f"cannot requantise the result of {value.name} ({error}); check the scales",
+                        at=value.name, code="requantisation") from None
+    low, high = _bounds(value.low, value.high, quantisation.scale, quantisation.internal)
+    stage = Requantize(np.rint(value.bias / step).astype(np.int64), multiplier, shift, quantisation.internal, low, high)
+    return context.graph.add_layer(value, stage, result=Result(context.node, quantisation))
 
 
 def _emit_product(context: Context, value: PendingProduct, quantisation: Quantisation) -> Quantised:

@@ -11,6 +11,7 @@ from gen.onnx.values import (
     PendingOperation,
     PendingPool,
     PendingProduct,
+    PendingRows,
     PendingTable,
     Quantised,
     QuantisedPadded,
@@ -25,7 +26,7 @@ def obstacle(value: Value | None) -> NodeError:
     """What keeps ``value`` from being a dequantised tensor, said of it."""
     match value:
         case (Pending() | PendingAdd() | PendingOperation() | PendingTable() | PendingConcat()
-              | PendingPool() | PendingProduct()):
+              | PendingPool() | PendingProduct() | PendingRows()):
             return NodeError(f"is the unquantised result of node {value.name}; put QuantizeLinear and DequantizeLinear "
                              "after that", code="not-quantised", maker=value.name)
         case Padded() | QuantisedPadded():

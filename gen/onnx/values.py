@@ -16,13 +16,14 @@ import numpy as np
 from gen.ir.epilogue.base import StoreOp
 from gen.ir.graph import Conv, Pool
 from gen.ir.host import HostStep
+from gen.ir.layers.rows import RowOp
 from gen.ir.tensor import Tensor
 from gen.onnx.model import Node
 from gen.onnx.windows import Windows
 
 __all__ = [
     "Condition", "Constant", "Head", "Host", "Padded", "Pending", "PendingAdd", "PendingConcat", "PendingOperation",
-    "PendingPool", "PendingProduct", "PendingTable", "Quantised", "QuantisedConstant", "Quantisation",
+    "PendingPool", "PendingProduct", "PendingRows", "PendingTable", "Quantised", "QuantisedConstant", "Quantisation",
     "QuantisedPadded", "RawInput", "Real", "Value", "channels_first", "channels_shape", "is_plain", "is_whole",
     "layout_steps",
 ]
@@ -262,6 +263,17 @@ class PendingProduct(_Result):
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
+class PendingRows(_Result):
+    """A `RowOp`'s: ``acc * scale + bias``; ``arguments``: its own, but for name, output and requantisation."""
+
+    layer = RowOp
+    arguments: dict[str, Any]
+    shape: tuple[int, int, int]
+    scale: np.ndarray           # (C,) float64
+    bias: np.ndarray            # (C,) float64, real
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
 class PendingPool(_Result):
     """``factor`` times the maximum of windows of a layer's result, plus ``shift``: what a Sign can follow."""
 
@@ -295,13 +307,16 @@ class Host:
     steps: tuple[HostStep, ...]
     order: np.ndarray = field(repr=False)   # of the value, counted in itself
     maker: str = ""
+    #: The same as a layer, if it is quantised.
+    layer: "PendingRows | None" = None
 
     def then(self, step: HostStep, order: np.ndarray | None = None) -> "Host":
-        return replace(self, steps=(*self.steps, step), order=self.order if order is None else order)
+        return replace(self, steps=(*self.steps, step), order=self.order if order is None else order, layer=None)
 
 
 Value = (Constant | QuantisedConstant | RawInput | Quantised | Real | Padded | QuantisedPadded | Pending | PendingAdd
-         | PendingOperation | PendingTable | PendingConcat | PendingPool | PendingProduct | Condition | Host)
+         | PendingOperation | PendingTable | PendingConcat | PendingPool | PendingProduct | PendingRows | Condition
+         | Host)
 
 
 def channels_shape(shape: tuple[int, ...]) -> tuple[int, int, int] | None:

@@ -33,13 +33,14 @@ EDGES = {
     "sim.errors": "cores.arch cores.errors npudriver",
     "sim.stochastic": "cores.arch",
     "sim.golden": "cores.arch",
+    "sim.rows": "cores.arch",
     "sim.table": "cores.arch",
     "sim.store_operations": "cores.arch sim.golden sim.table",
     "sim.signs": "cores.arch npudriver",
     "sim.hazards": "cores.arch cores.config sim.errors",
     "sim.timing": "cores.arch cores.config cores.timing sim.hazards sim.stochastic",
-    "sim": "cores.arch cores.config cores.errors cores.timing npudriver sim.errors sim.golden sim.hazards sim.signs "
-           "sim.stochastic sim.store_operations sim.timing",
+    "sim": "cores.arch cores.config cores.errors cores.timing npudriver sim.errors sim.golden sim.hazards sim.rows "
+           "sim.signs sim.stochastic sim.store_operations sim.timing",
     "sim.rtl": "cores cores.arch cores.config cores.errors cores.lib npudriver sim sim.errors sim.timing",
     "sim.cosim": "cores.arch cores.config sim sim.hazards sim.rtl",
     "sim.devices": "cores cores.arch cores.config npudriver sim sim.errors sim.rtl",
@@ -49,16 +50,17 @@ EDGES = {
     "gen.netlist": "",
     "gen.families": "boards gen.netlist",
     "gen.options": "sim.stochastic",
-    "gen.ir": "cores.arch cores.errors npudriver sim.golden sim.stochastic sim.store_operations sim.table",
+    "gen.ir": "cores.arch cores.errors npudriver sim.golden sim.rows sim.stochastic sim.store_operations "
+              "sim.table",
     "gen.passes": "cores.config cores.errors gen.ir sim.golden sim.stochastic",
-    "gen.onnx": "cores.arch cores.config cores.errors gen.files gen.ir gen.passes sim.golden",
+    "gen.onnx": "cores.arch cores.config cores.errors gen.files gen.ir gen.passes sim.golden sim.rows",
     "gen.partition": "cores.errors gen.ir gen.onnx",
     "gen.quantize": "cores.arch cores.errors gen.onnx sim.stochastic",
     "gen.tiling": "cores.arch cores.config cores.timing gen.ir sim.timing",
     "gen.memory": "cores.arch npudriver",
     "gen.program": "boards cores cores.arch cores.config cores.errors gen.files gen.ir gen.memory npudriver "
                    "sim.stochastic",
-    "gen.lowering": "cores.arch cores.config cores.errors gen.ir gen.memory gen.tiling",
+    "gen.lowering": "cores.arch cores.config cores.errors gen.ir gen.memory gen.tiling sim.rows",
     "gen.mapping": "cores.arch cores.config cores.errors cores.timing gen.ir gen.lowering gen.memory gen.options "
                    "gen.tiling sim sim.golden",
     "gen.compiler": "cores.arch cores.config gen.ir gen.lowering gen.mapping gen.options gen.passes gen.program",

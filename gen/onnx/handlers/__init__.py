@@ -13,6 +13,7 @@ from gen.onnx.handlers import (
     conv_transpose,
     function,
     layout,
+    normalisation,
     pad,
     pool,
     product,
@@ -30,5 +31,5 @@ __all__ = ["HANDLERS"]
 HANDLERS = Registry()
 for family in (
         quantisation, conv, conv_transpose, product, pool, reduce, resize, add, affine, activation, function, pad,
-        concat, layout, softmax, sign, qlinear):
+        concat, layout, normalisation, softmax, sign, qlinear):
     HANDLERS.include(family.HANDLERS)

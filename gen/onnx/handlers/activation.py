@@ -22,6 +22,7 @@ from gen.onnx.values import (
     PendingOperation,
     PendingPool,
     PendingProduct,
+    PendingRows,
     Quantisation,
     Real,
     Value,
@@ -43,7 +44,8 @@ def clip(context: Context, inputs: Inputs) -> Value:
         low = min(low, high)        # where they are the wrong way round, all is the maximum
     if isinstance(value, Real):
         return replace(copy(context, context.activation(value)), low=low, high=high)
-    if isinstance(value, Pending | PendingAdd | PendingOperation | PendingConcat | PendingPool | PendingProduct):
+    if isinstance(value, Pending | PendingAdd | PendingOperation | PendingConcat | PendingPool | PendingProduct
+                  | PendingRows):
         return value.clipped(low, high, node.name)
     raise refusal(value, "its input")
 

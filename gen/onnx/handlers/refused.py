@@ -12,7 +12,7 @@ REFUSALS: Mapping[tuple[str, ...], str] = {
     ("Max", "Min", "Sum", "Mean"):
         "has no layer on the machine; of two tensors it computes the sum (Add), with a constant Clip is both of "
         "Max and Min",
-    ("InstanceNormalization", "LayerNormalization", "GroupNormalization", "RMSNormalization", "LpNormalization",
+    ("InstanceNormalization", "GroupNormalization", "LpNormalization",
      "MeanVarianceNormalization", "LRN"):
         "has no layer on the machine, as its scale depends on the values; train with BatchNormalization in its place",
     ("LSTM", "GRU", "RNN", "Attention"):

@@ -1,4 +1,4 @@
-"""Softmax, which the processor computes at the end of a model."""
+"""Softmax: the processor computes it at the end of a model, the row unit elsewhere."""
 
 from dataclasses import replace
 
@@ -10,6 +10,7 @@ from gen.onnx.exact_sums import exact_sums
 from gen.onnx.model import NodeError
 from gen.onnx.refusals import refusal
 from gen.onnx.registry import Inputs, Place, Registry
+from gen.onnx.rows import softmax_rows
 from gen.onnx.values import Host, Pending, Real, Value
 
 __all__ = ["HANDLERS", "softmax_of"]
@@ -18,16 +19,21 @@ HANDLERS = Registry()
 
 
 @HANDLERS.handles("Softmax", place=Place.EDGES, conditions=(
-    "at the end of the model; its input and its result may be rearranged or cut. Not over the samples"))
+    "at the end of the model; its input and its result may be rearranged or cut. Not over the samples. With "
+    "`--features rows`, between quantised values, over the channels of pixels or of heads: a layer of its own, "
+    "of up to 1,024"))
 def softmax(context: Context, inputs: Inputs) -> Value:
     return softmax_of(context, inputs[0], context.opset)
 
 
 def softmax_of(context: Context, value: Value | None, opset: int) -> Host:
-    """Softmax on the processor; ``opset`` decides what ``axis`` means."""
+    """Softmax on the processor, with the layer that it is if it is quantised; ``opset`` decides what ``axis`` means."""
     if isinstance(value, Host):
         raise NodeError("follows an operator of the processor's part; only one Softmax may end a model",
                         code="after-processor")
+    layer = None
+    if isinstance(value, Real) and context.units.machine.has("rows"):
+        layer = softmax_rows(context, value, _axis(context, opset, value.order.ndim))
     host = exact_sums(context.graph, value) if isinstance(value, Pending) else None
     if isinstance(value, Real):
         host = context.graph.host(value)
@@ -36,10 +42,14 @@ def softmax_of(context: Context, value: Value | None, opset: int) -> Host:
     host = replace(host, maker=context.node.name)
     dims = host.order.shape
     old = opset < 13         # all axes from ``axis`` on are one
-    axis = int(context.node.attributes.get("axis", 1 if old else -1)) % len(dims)
+    axis = _axis(context, opset, len(dims))
     if axis == 0:
         raise NodeError("is over the samples; give it another axis", code="samples-axis")
     if not old or int(np.prod(dims[axis + 1:])) == 1:
-        return host.then(HostStep("softmax", {"axis": axis}))
+        return replace(host.then(HostStep("softmax", {"axis": axis})), layer=layer)
     flat = host.then(HostStep("reshape", {"shape": (-1, *dims[1:axis], int(np.prod(dims[axis:])))}))
     return flat.then(HostStep("softmax", {"axis": axis})).then(HostStep("reshape", {"shape": (-1, *dims[1:])}))
+
+
+def _axis(context: Context, opset: int, axes: int) -> int:
+    return int(context.node.attributes.get("axis", 1 if opset < 13 else -1)) % axes

@@ -1,0 +1,44 @@
+"""Normalisations over the channels of each pixel."""
+
+import numpy as np
+
+from gen.onnx.constants import constant
+from gen.onnx.context import Context
+from gen.onnx.model import NodeError
+from gen.onnx.refusals import refusal
+from gen.onnx.registry import Inputs, Registry, at
+from gen.onnx.rows import normalised
+from gen.onnx.values import Constant, Real, Value
+
+__all__ = ["HANDLERS"]
+
+HANDLERS = Registry()
+
+
+@HANDLERS.handles("LayerNormalization", "RMSNormalization", "SimplifiedLayerNormalization", conditions=(
+    "over the last axis, which is that of the channels, at most 1,024. Constant scales, which are positive; a constant "
+    "bias. With `--features rows`"))
+def normalisation(context: Context, inputs: Inputs) -> Value:
+    node, value = context.node, inputs[0]
+    if not isinstance(value, Real):
+        raise refusal(value, "its input")
+    axes, size = value.order.ndim, value.order.shape[-1]
+    if int(node.attributes.get("axis", -1)) % axes != axes - 1:
+        raise NodeError("normalises several axes; the machine does the last one", code="unsupported-form")
+    gamma, beta = (np.broadcast_to(np.asarray(constant(given, what), np.float64).reshape(-1), size)
+                   for given, what in ((inputs[1], "its scale"), (_bias(inputs), "its bias")))
+    if not (gamma > 0).all():
+        raise NodeError("has scales that are not positive", code="unsupported-form")
+    if not context.units.have("rows"):
+        raise NodeError("normalises; --features rows does that on the accelerator", code="needs-unit", unit="rows")
+    found = normalised(context, value, float(node.attributes.get("epsilon", 1e-5)), gamma, beta,
+                       centred=node.op == "LayerNormalization")
+    if found is None:
+        raise NodeError("normalises an axis that is not that of the channels, at most 1,024 and whole",
+                        code="rearranged")
+    return found
+
+
+def _bias(inputs: Inputs) -> Value:
+    given = at(inputs, 2)
+    return Constant(np.zeros(1)) if given is None else given

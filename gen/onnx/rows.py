@@ -1,0 +1,67 @@
+"""Rows: the channels of pixels, as Softmax and normalisations take them."""
+
+from dataclasses import replace
+
+import numpy as np
+
+from cores.arch.rows import MAX_CHANNELS
+from gen.onnx.context import Context
+from gen.onnx.values import PendingRows, Real
+from sim.rows import EXPONENTIAL_PLACES, exponentials, moments
+
+__all__ = ["normalised", "softmax_rows"]
+
+#: Channels that a head begins at a multiple of: whole blocks of every machine.
+_BLOCK = 32
+
+
+def _rows(context: Context, value: Real, axis: int) -> tuple[Real, int] | None:
+    """A tensor whose pixels' channels are the rows of ``axis``, and the heads that it has of them; None where they lie
+    in another way.
+    """
+    if value.order.ndim >= 3 and axis == value.order.ndim - 1:
+        context.graph.place_channels_last(value)
+    real = replace(value, quantised=context.graph.tensor(value.quantised, value.scale, value.zero_point))
+    channels, height, width = context.graph.tensors[real.quantised.tensor].shape
+    channel, pixel = np.divmod(np.moveaxis(real.order, axis, -1).reshape(-1, real.order.shape[axis]), height * width)
+    length = channel.shape[1]
+    firsts = np.unique(channel[:, 0])
+    heads = len(firsts)
+    span = channels // heads
+    lies = ((pixel == pixel[:, :1]).all() and (channel == channel[:, :1] + np.arange(length)).all()
+            and np.array_equal(firsts, np.arange(heads) * span) and length <= min(span, MAX_CHANNELS)
+            and (heads == 1 or channels % heads == span % _BLOCK == 0))
+    return (real, heads) if lies else None
+
+
+def softmax_rows(context: Context, value: Real, axis: int) -> PendingRows | None:
+    """Softmax of ``value`` along an axis as a layer; None where no machine has it."""
+    found = _rows(context, value, axis)
+    if found is None:
+        return None
+    real, heads = found
+    rows = exponentials(real.order.shape[axis], real.scale)
+    return _pending(context, real, rows=rows, heads=heads, scale=2.0**-EXPONENTIAL_PLACES)
+
+
+def normalised(context: Context, value: Real, epsilon: float, gamma: np.ndarray, beta: np.ndarray, *,
+               centred: bool) -> PendingRows | None:
+    """``value`` normalised along its last axis, times ``gamma``, which is positive, plus ``beta``, (C,) each; None
+    where no machine has it.
+    """
+    found = _rows(context, value, value.order.ndim - 1)
+    if found is None or found[1] > 1:
+        return None
+    real, _ = found
+    rows, step = moments(real.order.shape[-1], real.scale, real.zero_point, epsilon, centred=centred)
+    return _pending(context, real, rows=rows, heads=1, scale=step * gamma, bias=beta)
+
+
+def _pending(context: Context, real: Real, *, scale: np.ndarray | float, bias: np.ndarray | float = 0.0,
+             **arguments: object) -> PendingRows:
+    tensor, name = context.graph.tensors[real.quantised.tensor], context.node.name
+    spread = [np.full(tensor.shape[0], number) for number in (1.0, 0.0)]
+    for numbers, given in zip(spread, (scale, bias), strict=True):
+        numbers[:len(given) if isinstance(given, np.ndarray) else None] = given
+    return PendingRows(name=name, nodes=(name,), order=real.order, moved_by=real.moved_by, shape=tensor.shape,
+                       arguments={"input": tensor.name, **arguments}, scale=spread[0], bias=spread[1])

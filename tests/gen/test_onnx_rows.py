@@ -1,0 +1,74 @@
+"""Softmax and normalisations in models: against onnxruntime, and on the functional simulator."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from cores.config import NpuConfig
+from gen.check.compare import compare_model
+from gen.ir.errors import GraphError
+from gen.onnx.importer import load_model
+from gen.onnx.machine import Machine
+from tests.compiled import compile_kept
+from tests.errors import raises
+from tests.gen.qdq import Builder
+from tests.gen.test_compiler import run_and_compare
+from tests.gen.test_onnx_heads import projected, scores
+
+Rng = np.random.Generator
+CONFIG = NpuConfig.preset(64, gather=1, rows=32)
+MACHINE = Machine.of(CONFIG)
+
+
+def checked(b: Builder, folder: Path, seed: int, *ops: str) -> None:
+    """Every layer differs from onnxruntime's by a unit at most; the machine has the golden model's bytes."""
+    imported = load_model(b.save(folder), machine=MACHINE)
+    assert [layer.op for layer in imported.graph.layers] == list(ops)
+    assert max(row.largest for row in compare_model(imported, b.samples()).layers) <= 1
+    run_and_compare(*compile_kept(imported.graph, CONFIG), seed, ("load", "store"))
+
+
+@pytest.mark.parametrize("number", [np.int8, np.uint8])
+def test_attention(number: type, rng: Rng, seed: int, tmp_path: Path) -> None:
+    """Scores of three heads, Softmax of each, and their products with values."""
+    b, heads, tokens, size = Builder(rng, number=number), 3, 19, 20
+    points = (3, -7) if number is np.int8 else (131, 121)
+    scored = b.dequantize(scores(b, heads, tokens, size, points), 0.083, 5)
+    chances = b.requantize(b.node("Softmax", scored, axis=-1), 1 / 256, -128 if number is np.int8 else 0)
+    value = projected(b, b.dequantize(b.input(1, tokens, heads * size, name="v"), 0.05, 3), heads, tokens, size,
+                      points[0], axes=[0, 2, 1, 3])
+    b.output(b.quantize(b.node("MatMul", chances, value), 0.047, points[0]))
+    checked(b, tmp_path, seed, "conv", "conv", *["matmul"] * heads, "softmax", "conv", *["matmul"] * heads)
+
+
+@pytest.mark.parametrize("axis", [-1, 1])
+def test_softmax(axis: int, rng: Rng, seed: int, tmp_path: Path) -> None:
+    """Of tokens, whose channels are last, and of pixels."""
+    b = Builder(rng)
+    x = b.dequantize(b.input(*((1, 9, 20) if axis == -1 else (1, 20, 3, 3))), 0.08, 3)
+    b.output(b.quantize(b.node("Softmax", x, axis=axis), 1 / 256, -128), rank=3 if axis == -1 else 4)
+    checked(b, tmp_path, seed, "softmax")
+
+
+def test_normalisations(rng: Rng, seed: int, tmp_path: Path) -> None:
+    b, channels = Builder(rng, opset=17), 52
+    x = b.dequantize(b.input(1, 9, channels), 0.08, 3)
+    gamma, beta = rng.uniform(0.05, 2, channels), rng.normal(0, 1, channels)
+    y = b.requantize(b.node("LayerNormalization", x, *(b.constant(c.astype(np.float32)) for c in (gamma, beta)),
+                            epsilon=1e-6), 0.05, -4)
+    y = b.requantize(b.node("MatMul", y, b.weights(channels, 24, axis=1)), 0.05, 9)
+    b.output(b.quantize(b.node("LayerNormalization", y, b.constant(np.ones(24, np.float32))), 0.03, 0), rank=3)
+    checked(b, tmp_path, seed, "normalise", "conv", "normalise")
+
+
+def test_what_is_refused(rng: Rng, tmp_path: Path) -> None:
+    for code, gamma, axis, machine in [
+            ("needs-unit", 1, -1, Machine()), ("unsupported-form", -1, -1, MACHINE),
+            ("unsupported-form", 1, 1, MACHINE)]:
+        b = Builder(rng, opset=17)
+        x = b.dequantize(b.input(1, 9, 20), 0.08, 3)
+        scale = b.constant(np.full(20, gamma, np.float32))
+        b.output(b.quantize(b.node("LayerNormalization", x, scale, axis=axis)), rank=3)
+        with raises(GraphError, code):
+            load_model(b.save(tmp_path), machine=machine)
