@@ -1,5 +1,7 @@
 """Binary words: counts of equal bits from any bank, rows to their group of lanes, parities as the rows come."""
 
+from itertools import product
+
 import numpy as np
 import pytest
 
@@ -7,6 +9,7 @@ from cores.compute.binary.binary_words import BinaryWords
 from cores.config import NpuConfig
 from sim.golden import binary_popcount
 from tests.cores.simulation import Bench
+from tests.selection import with_full
 
 SIZES = {"ic_lanes": 8, "nnz_lanes": 4, "input_depth": 512, "acc_depth": 64, "gather": 1}
 CONFIGS = {
@@ -19,8 +22,9 @@ def number(bits: np.ndarray) -> int:
     return int.from_bytes(np.packbits(bits, bitorder="little").tobytes(), "little")
 
 
-@pytest.mark.parametrize("later", [0, 2])
-@pytest.mark.parametrize("name", CONFIGS)
+@pytest.mark.slow
+@pytest.mark.parametrize("name, later", with_full(
+    list(product(CONFIGS, [0, 2])), ("four_banks", 2), ("one_pixel", 0)))
 def test_sums(name, later, rng):
     config = CONFIGS[name]
     latency = BinaryWords.shortest_latency(config) + later

@@ -51,11 +51,11 @@ def worst(report: TimingReport) -> str:
 
 
 def _cases():
-    """Three plain engines in `make test`, the rest with ``full``: each takes half a minute of a processor and more."""
+    """Two plain engines in `make test`, the rest with ``full``: each takes half a minute of a processor and more."""
     for engine, limits in LIMITS.items():
         for units, limit in enumerate(limits):
             if limit is not None:
-                quick = not units and engine in (InstructionFetch, LoadEngine, StoreEngine)
+                quick = not units and engine in (InstructionFetch, StoreEngine)
                 marks = () if quick else pytest.mark.full
                 yield pytest.param(engine, bool(units), limit, marks=marks,
                                    id=f"{engine.__name__}-{'all' if units else 'plain'}")
@@ -68,7 +68,8 @@ def test_engines(engine, units, limit):
     assert report.levels <= limit, worst(report)
 
 
-@pytest.mark.parametrize("part, parameters", [(MachineControl, {"sources": 6}), (PerformanceCounters, {})])
+@pytest.mark.parametrize("part, parameters", [
+    (MachineControl, {"sources": 6}), pytest.param(PerformanceCounters, {}, marks=pytest.mark.full)])
 def test_parts_of_the_control(part, parameters):
     report = timing(part(**parameters))
     assert report.levels <= 4, worst(report)

@@ -2,6 +2,7 @@
 
 import warnings
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from gen.ir.errors import GraphError
 from gen.onnx.importer import load_model
 from tests.epilogues import operation
 from tests.gen.qdq import Builder
+from tests.selection import with_full
 
 #: Model, layers of its graph, samples to compare, largest difference at the logits.
 NETWORKS = [
@@ -100,9 +102,9 @@ SETTINGS: dict[str, dict[str, Any]] = {
 @pytest.mark.slow
 @pytest.mark.parametrize("settings", ["default", *(pytest.param(s, marks=pytest.mark.full) for s in SETTINGS
                                                    if s != "default")])
-@pytest.mark.parametrize("prepared", [True, False])
-@pytest.mark.parametrize("name", ["mlperf_resnet8_float", "mlperf_vww_float", "mnist8_float", "resnet20_cifar10_bn",
-                                  "super_resolution_10_float"])
+@pytest.mark.parametrize("name, prepared", with_full(list(product([
+    "mlperf_resnet8_float", "mlperf_vww_float", "mnist8_float", "resnet20_cifar10_bn", "super_resolution_10_float"],
+    [True, False])), ("super_resolution_10_float", False)))
 def test_models_of_onnxruntimes_quantiser(name: str, prepared: bool, settings: str, models: Path,
                                           rng: np.random.Generator, tmp_path: Path) -> None:
     """With its preprocessing and without, which leaves BatchNormalization and biases between quantisations."""

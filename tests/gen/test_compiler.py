@@ -57,11 +57,11 @@ def compile_and_compare(seed: int, number: int, config: NpuConfig, orders: tuple
 @pytest.mark.parametrize("config", CONFIGS, ids=lambda c: f"{c.macs}-{c.input_depth}")
 def test_random_graphs(config, seed):
     compiled = 0
-    for number in range(14):
-        if compiled < 12:
+    for number in range(10):
+        if compiled < 8:
             compiled += compile_and_compare(seed, number, config, ("load", "compute", "store", number),
                                             density=0.25 if number % 3 == 0 else None)
-    assert compiled == 12
+    assert compiled == 8
 
 
 @pytest.mark.full

@@ -182,7 +182,7 @@ def test_narrow_tiles_have_their_weights_in_all_groups(rng):
 @pytest.mark.parametrize("config", CONFIGS, ids=config_id)
 def test_random_graphs(config, seed):
     modes = set()
-    for number in range(12):
+    for number in range(8):
         graph = random_graph(seed + number, depthwise=0.7 if number % 4 else None)
         program, graph = compile_kept(graph, config, density=0.25 if number % 3 == 0 else None)
         modes |= {layer.mode for layer in program.layers}

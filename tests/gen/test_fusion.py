@@ -127,7 +127,7 @@ def test_likeness_of_steps():
 @pytest.mark.parametrize("config", CONFIGS, ids=config_id)
 def test_random_pairs(config, seed, always):
     fused = 0
-    for number in range(15):
+    for number in range(10):
         graph = random_pairs(seed + number)
         try:
             program, graph = compile_kept(graph, config, density=0.25 if number % 3 == 0 else None)
@@ -136,7 +136,7 @@ def test_random_pairs(config, seed, always):
             continue
         fused += modes(program).count("fused")
         run_and_compare(program, graph, seed, ("load", "compute", "store", number))
-    assert fused > 5
+    assert fused > 3
 
 
 @pytest.mark.full
