@@ -46,6 +46,9 @@ WAIVED = ["WIDTHEXPAND", "WIDTHTRUNC", "PROCASSINIT", "CASEOVERLAP"]
 #: cocotb's runner makes every signal public, which Verilator then cannot optimise: four times as much C++ to compile. A
 #: bench uses ports alone, and these are marked in the text.
 _BUILD_ARGS = ["-O3", "-no-public-flat-rw", *(f"-Wno-{rule}" for rule in WAIVED)]
+#: Python in the simulator has details of assertions of benches alone, and keeps what it compiles: cocotb would have
+#: those of all modules, NumPy's among them, which takes it seconds.
+_PYTHON = {"COCOTB_REWRITE_ASSERTION_FILES": "bench_*.py", "PYTHONDONTWRITEBYTECODE": ""}
 _TOP_MODULE = re.compile(rf"^module {_TOP}\b.*?^endmodule", re.MULTILINE | re.DOTALL)
 _PORT = re.compile(r"^  (?:input|output) [^;]*", re.MULTILINE)
 
@@ -139,7 +142,7 @@ def run_bench(component: wiring.Component, *, module: str, name: str, parameters
         print(f"{name}: NPUGEN_SEED={seed}")
         streams = [port.name.replace(".", "__") for port in stream_ports(component) if port.produces]
         environment = {"NPUGEN_PARAMETERS": json.dumps(dict(parameters or {})),
-                       "NPUGEN_STREAMS": json.dumps(streams), "COCOTB_ANSI_OUTPUT": "0"}
+                       "NPUGEN_STREAMS": json.dumps(streams), "COCOTB_ANSI_OUTPUT": "0", **_PYTHON}
         log = folder / f"run.{os.getpid()}.log"
         try:
             get_runner(simulator).test(

@@ -41,7 +41,8 @@ FULL_CONFIGS = {
 }
 
 
-@pytest.mark.parametrize("name", with_full(CONFIGS, "exact_two_pixels", "dsp48e1", "one_pixel", "wired", "unpacked"))
+@pytest.mark.parametrize("name", with_full(
+    CONFIGS, "depthwise", "exact_two_pixels", "dsp48e1", "one_pixel", "wired", "unpacked"))
 def test_compute_engine(name):
     run_bench(ComputeEngine(CONFIGS[name]), module="tests.cores.bench_compute_engine", name=f"compute_engine_{name}",
               parameters={"config": CONFIGS[name].to_dict()})
