@@ -128,7 +128,7 @@ def moments(channels: int, scale: float, zero_point: int, epsilon: float, *, cen
     """
     rows = Rows(
         1, channels, zero_point=0 if centred else zero_point,
-        centred=int(centred), mean=round((1 << MEAN_PLACES) / channels) if centred else 0,
+        centred=int(centred), mean=min(round((1 << MEAN_PLACES) / channels), (1 << MEAN_PLACES) - 1) * centred,
         epsilon=min(round(epsilon * (channels / scale) ** 2 * (1 << EPSILON_PLACES)), (1 << EPSILON_BITS) - 1),
         base=_places(channels) - 8 + EPSILON_PLACES // 2)
     return rows, moment_step(channels)

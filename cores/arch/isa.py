@@ -17,7 +17,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from .numerics import CONSTANT_BITS, FIRST_BITS, MULTIPLIER_BITS
-from .rows import ENTRY_BITS, EPSILON_BITS, MEAN_BITS
+from .rows import ENTRY_BITS, EPSILON_BITS, MEAN_PLACES
 from .stochastic import LENGTH_BITS
 
 __all__ = [
@@ -276,7 +276,7 @@ OPERATIONS: Mapping[Opcode, Operation] = {
         # Of moments:
         Field("centred", 1),                     # the mean is subtracted
         Field("zero_point", 8, signed=True),     # this is
-        Field("mean", MEAN_BITS),                # 1 / channels
+        Field("mean", MEAN_PLACES),                # 1 / channels
         Field("epsilon", EPSILON_BITS),          # added to channels**2 times the variance
         Field("base", 6, signed=True),           # exponent for which nothing is shifted
         unit="rows",

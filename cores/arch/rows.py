@@ -8,7 +8,7 @@ import math
 
 __all__ = [
     "CENTRE_PLACES", "COARSE", "ENTRY_BITS", "EPSILON_BITS", "EPSILON_PLACES", "FACTOR_BITS", "FACTOR_TABLE",
-    "INDEX_BITS", "MAX_CHANNELS", "MEAN_BITS", "MEAN_PLACES", "NUMBER_BITS", "RowPass", "SHIFTS", "SUM_BITS",
+    "INDEX_BITS", "MAX_CHANNELS", "MEAN_PLACES", "NUMBER_BITS", "RowPass", "SHIFTS", "SQUARES_BITS", "SUM_BITS",
     "TOTAL_BITS",
 ]
 
@@ -28,11 +28,11 @@ MAX_CHANNELS = 1024
 ENTRY_BITS = 17
 #: Places behind the point of what is subtracted from a row.
 CENTRE_PLACES = 9
-#: Of the sum of a row's values, signed, and of that of its exponentials or squares.
-SUM_BITS, TOTAL_BITS = 18, 27
-#: A mean is the sum times a number of so many bits, shifted right.
+#: Of the sum of a row's values, signed, of that of its exponentials, and of that of its squares: with a sign those are
+#: multiplied by one DSP slice.
+SUM_BITS, TOTAL_BITS, SQUARES_BITS = 18, 27, 26
+#: A mean is the sum times a number of so many bits, all behind the point.
 MEAN_PLACES = 26
-MEAN_BITS = MEAN_PLACES + 1
 #: Of what is added to a variance, which has places behind the point for it; of a number whose factor is looked up.
 EPSILON_BITS, EPSILON_PLACES, NUMBER_BITS = 36, 6, 43
 #: Leading bits of it that find the factor, whose first bit is one.

@@ -2,7 +2,7 @@
 
 from amaranth.hdl import Cat, Const, Mux, Value
 
-__all__ = ["difference", "lanes_below", "select"]
+__all__ = ["difference", "lanes_below", "leading_one", "select"]
 
 
 def select(index: Value, choices: list[Value]) -> Value:
@@ -26,3 +26,14 @@ def lanes_below(count: Value, lanes: int) -> Value:
     """``lanes`` bits, of which the lowest ``count`` are 1."""
     highest = (1 << len(count)) - 1
     return Cat(count > lane if lane < highest else Const(0, 1) for lane in range(lanes))
+
+
+def leading_one(value: Value) -> Value:
+    """The place of the highest bit that is 1, as a tree; 0 if there is none."""
+    bits = max(1, (len(value) - 1).bit_length())
+    none: tuple[Value, Value] = Const(0, 1), Const(0, 0)
+    parts = [(bit, none[1]) for bit in value] + [none] * ((1 << bits) - len(value))
+    while len(parts) > 1:
+        parts = [(low | high, Cat(Mux(high, of_high, of_low), high))
+                 for (low, of_low), (high, of_high) in zip(parts[::2], parts[1::2], strict=True)]
+    return parts[0][1]

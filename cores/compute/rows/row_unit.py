@@ -22,12 +22,13 @@ from ...arch.rows import (
     MEAN_PLACES,
     NUMBER_BITS,
     SHIFTS,
+    SQUARES_BITS,
     SUM_BITS,
     TOTAL_BITS,
     RowPass,
 )
 from ...config import NpuConfig
-from ...lib.bits import lanes_below, select
+from ...lib.bits import lanes_below, leading_one, select
 from ...lib.component import record
 from ...lib.trees import combined, delayed, summed
 from ...timing.rows import RowUnitTiming
@@ -242,23 +243,21 @@ class RowUnit(RowUnitTiming, PoolUnit):
 
         moments = settings.moments
         squared = register("squared", found.sum * found.sum)
-        many = register("many", found.total * Mux(moments, settings.channels, 1))
+        many = register("many", found.total[:SQUARES_BITS] * settings.channels)
+        total = register("total_late", found.total)
         mean = register("mean", found.sum * settings.mean)
         maxima = delayed(m, found.sum, 1, "maxima")
 
         less = MEAN_PLACES - CENTRE_PLACES
         number = register("number", Mux(
-            moments, ((many - squared) << EPSILON_PLACES) + settings.epsilon, many)[:NUMBER_BITS])
+            moments, ((many - squared) << EPSILON_PLACES) + settings.epsilon, total)[:NUMBER_BITS])
         number_before, means, maxima = number, register("means", (mean + (1 << less - 1)) >> less), delayed(
             m, maxima, 1, "maxima_late")
         centre = register("centre", Mux(
             maximum, maxima << CENTRE_PLACES, means + (settings.zero_point << CENTRE_PLACES)), signed(_OPERAND_BITS))
 
         # The exponent's place: of moments its half.
-        exponent = Signal(range(NUMBER_BITS))
-        for bit in range(NUMBER_BITS):
-            with m.If(number[bit]):
-                m.d.comb += exponent.eq(bit)
+        exponent = leading_one(number)
         place = register("place", Mux(moments, exponent >> 1, exponent))
         number = register("number_late", number_before)
         top = Mux(moments, (place << 1) + 1, place)     # of the index
