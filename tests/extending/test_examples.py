@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests import ROOT
+from tests.selection import with_full
 
 EXAMPLES = ROOT / "docs" / "examples"
 #: Example -> the module that tries it in the copy, and the most source files that it may touch.
@@ -34,9 +35,16 @@ def test_every_example_is_tried() -> None:
     assert {path.stem for path in EXAMPLES.glob("*.patch")} == set(CASES)
 
 
+def _applied(name: str, folder: Path) -> None:
+    _copy(folder)
+    environment = {**os.environ, "GIT_CEILING_DIRECTORIES": str(folder.parent)}
+    subprocess.run(["git", "apply", str(EXAMPLES / f"{name}.patch")], cwd=folder, env=environment, check=True)
+
+
 @pytest.mark.parametrize("name", CASES)
-def test_example(name: str, tmp_path: Path) -> None:
-    check, most = CASES[name]
+def test_the_text_of_an_example(name: str, tmp_path: Path) -> None:
+    """What docs/extending.md says of it; and it applies."""
+    _, most = CASES[name]
     patch = EXAMPLES / f"{name}.patch"
     touched = _touched(patch.read_text())
     assert 0 < len(touched) <= most, touched
@@ -45,10 +53,14 @@ def test_example(name: str, tmp_path: Path) -> None:
     said = re.search(rf"\[{patch.name}\]\(\S+\), \*\*(\w+) files\*\*, (\d+) lines", page)
     assert said is not None and said[1] == _NUMBERS[len(touched)] and int(said[2]) == lines, (len(touched), lines)
     assert all(file in page for file in touched), "docs/extending.md names the files that the example touches"
-    _copy(tmp_path)
-    environment = {**os.environ, "PYTHONPATH": str(tmp_path), "NPUGEN_BUILD": str(tmp_path / "build"),
-                   "GIT_CEILING_DIRECTORIES": str(tmp_path.parent)}
-    subprocess.run(["git", "apply", str(patch)], cwd=tmp_path, env=environment, check=True)
+    _applied(name, tmp_path)
+
+
+@pytest.mark.parametrize("name", with_full(CASES, "absolute_operation"))
+def test_example(name: str, tmp_path: Path) -> None:
+    check, _ = CASES[name]
+    _applied(name, tmp_path)
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path), "NPUGEN_BUILD": str(tmp_path / "build")}
     ran = subprocess.run([sys.executable, "-m", check], cwd=tmp_path, env=environment, capture_output=True, text=True)
     assert ran.returncode == 0, ran.stderr
     print(ran.stdout)

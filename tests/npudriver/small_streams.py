@@ -4,15 +4,16 @@ from pathlib import Path
 
 import numpy as np
 
-from cores.config import NpuConfig
 from gen.options import CompileOptions
 from gen.run.workload import Workload, open_workload
 from sim.stochastic.streams import Streams
 from tests.gen.qdq import Builder
+from tests.sim.test_rtl_stochastic import CONFIGS
 
 __all__ = ["CONFIG", "workload"]
 
-CONFIG = NpuConfig.preset(16, **NpuConfig.preset(16).feature_fields(["stochastic"]))
+#: One that other tests compile, too.
+CONFIG = CONFIGS["and_loop"]
 
 
 def workload(rng: np.random.Generator) -> Workload:
