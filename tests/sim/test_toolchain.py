@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from sim.rtl.build import compile_library
-from sim.toolchain import child_process
+from sim.toolchain import child_process, quick_make
 
 
 @pytest.mark.cli
@@ -44,3 +44,12 @@ def test_a_damaged_library_is_made_again(tmp_path: Path, monkeypatch: pytest.Mon
     library.unlink()        # this process has it mapped, and keeps that
     library.write_bytes(b"")
     assert _seven(_library("a")) == 7
+
+
+def test_short_simulations_are_compiled_by_what_there_is(tmp_path: Path):
+    """g++ optimises nothing then; Clang does, where it is not told otherwise."""
+    without = quick_make(str(tmp_path))
+    assert "OPT_FAST=-O0" in without and not any("clang" in word for word in without)
+    (tmp_path / "clang++").touch(0o755)
+    assert {"OPT_FAST=-O1", "CXX=clang++"} <= set(quick_make(str(tmp_path)))
+    assert "OPT_FAST=-O0" in quick_make(str(tmp_path), clang="-O0")
