@@ -51,6 +51,7 @@ class Opcode(enum.IntEnum):
     LOAD_SET = 32
     LOAD_GATHER = 33
     LOAD_WINOGRAD = 34
+    LOAD_TURN = 35
     LOAD_ACT = 40
     LOAD_WGT = 41
     LOAD_SIDE = 42
@@ -208,6 +209,17 @@ OPERATIONS: Mapping[Opcode, Operation] = {
         Field("position_pitch", 14),             # input buffer, entries from a position to the next
         unit="winograd",
     ),
+    # Until the next LOAD_SET, boxes without padding become weights of dense steps: of each block those of all output
+    # lanes, to the weight ring. What is beyond ``lanes`` and ``depth`` is 0. A row begins at a multiple of tn lanes.
+    Opcode.LOAD_TURN: _setter(
+        Field("by_channels", 1),                 # lanes are channels and pixels are multiplied; 0: the other way
+        Field("lanes", 10),                      # output lanes that have data
+        Field("depth", 6, minimum=1),            # values of a block that each multiplies
+        Field("steps", 6, minimum=1),            # of a block
+        Field("first", 1),                       # a box begins new sums of each lane's weights
+        Field("bank", 1),                        # where these are kept
+        unit="turn",
+    ),
     # Box of activations -> input buffer, padded. A box without rows has no last pixel.
     Opcode.LOAD_ACT: Operation((
         Field("offset", 28),                     # memory, first data pixel
@@ -228,6 +240,10 @@ OPERATIONS: Mapping[Opcode, Operation] = {
         Field("cols", 12, minimum=1),
         Field("rows", 10, minimum=1),
         Field("row_pitch", 20),
+        # Of channel parameters: each bias is less the zero point times the sum of its lane's turned weights.
+        Field("zero_point", 8, signed=True, unit="turn"),
+        Field("bank", 1, unit="turn"),           # of sums
+        Field("group", 4, unit="turn"),          # of tn lanes, those of the first parameters
     ), _LOAD_TOKENS),
     # Geometry that the COMPUTEs and POOLs after it share.
     Opcode.COMPUTE_SET: _setter(

@@ -14,7 +14,7 @@ __all__ = ["BoxTiles"]
 
 
 class BoxTiles:
-    """None do, in a machine without Winograd tiles.
+    """None do, in a machine without Winograd tiles or a corner turn.
 
     ``tiled``: boxes that begin are among them. ``ready`` for one of their pixels; ``valid``, there is an entry;
     ``idle``, none is under way. ``port``: what writes the entries.
@@ -31,6 +31,10 @@ class BoxTiles:
 
     def add(self, m: Module) -> None:
         """The hardware becomes a part of the load engine's writer."""
+
+    def side_ready(self, writer: Any) -> Value:
+        """For a beat on its way to the side ring."""
+        return writer.side.ready
 
     def connect(self, m: Module, *, writer: Any, port: Any, dispatch: LoadDispatch, path: LoadPath, walk: PaddedWalk,
                 there: Value) -> None:

@@ -18,6 +18,7 @@ from .load_context import LoadContext
 from .load_dispatch import LoadDispatch
 from .load_paths import path_of
 from .padded_walk import PaddedWalk
+from .turn.turned_boxes import TurnedBoxes
 from .winograd.tile_boxes import TileBoxes
 
 __all__ = ["BufferWriter"]
@@ -43,7 +44,8 @@ class BufferWriter(Component):
     def __init__(self, config: NpuConfig):
         self.config = config
         self.path = path_of(config)(config)
-        self.tiles = part_of(config, BoxTiles, {"winograd": TileBoxes})(config)
+        tiles = part_of(config, BoxTiles, {"winograd": TileBoxes})
+        self.tiles = part_of(config, tiles, {"turn": TurnedBoxes})(config)
         super().__init__({
             # Stores, errors and halting are the requester's business.
             **EnginePort(Queue.LOAD, without=("queue", "store_level", "store_take", "error", "halt")).members,
@@ -107,7 +109,7 @@ class BufferWriter(Component):
             ring, chosen = getattr(self, name), getattr(dispatch, f"to_{name}")
             m.d.comb += [ring.valid.eq(chosen & walk.pixels.valid & self.input.valid),
                          ring.payload.eq(self.input.payload)]
-        sink_ready = ((dispatch.to_weights & self.weights.ready) | (dispatch.to_side & self.side.ready)
+        sink_ready = ((dispatch.to_weights & self.weights.ready) | (dispatch.to_side & tiles.side_ready(self))
                       | (to_tiles & tiles.ready) | (to_path & path.room))
         there = ~pixel.is_data | self.input.valid
         m.d.comb += [

@@ -43,6 +43,12 @@ class ComputedTile(Protocol):
     def load_stored_weights(self, part: TensorSlice, first: int, beats: int) -> None:
         """Weights that lie in a tensor in memory: ``beats`` from beat ``first`` of it on, which are ``part`` of it."""
 
+    def load_turned(self, part: TensorSlice, first: int, blocks: int, rows: int, geometry: Mapping[str, int],
+                    turn: Mapping[str, int]) -> None:
+        """Weights by the corner turn, of a tensor in memory: of ``blocks`` of ``rows`` from beat ``first`` of it on,
+        which are ``part`` of it, with these fields of LOAD_SET and LOAD_TURN.
+        """
+
     def load_constant_weights(self, offset: int, beats: int) -> None:
         """Of the layer's packed constants, ``beats`` from ``offset`` on."""
 
@@ -162,6 +168,11 @@ class MappedLayer(ABC):
         tile.emit(Opcode.COMPUTE, after, buf_base=base, blocks=reduction.blocks, groups=reduction.groups,
                   kind=reduction.kind, first=int(first), **self.fields(reduction))
         tile.load_weights(reduction, ahead)
+
+    def parameter_fields(self, bank: int, group: int) -> dict[str, int]:
+        """Further fields of a LOAD_SIDE of channel parameters, from those of a ``group`` on, of a tile in a bank.
+        """
+        return {}
 
     def fields(self, reduction: ReductionSlice) -> dict[str, int]:
         """Further fields of a COMPUTE."""

@@ -159,8 +159,9 @@ class Stores:
             self._emitter.emit(Opcode.LOAD_SIDE, offset=beats.start, rows=1, row_pitch=0, cols=len(beats))
 
     def _load_parameters(self, tile: OutputTile, block: int, count: int) -> None:
-        self._emitter.emit(Opcode.LOAD_SIDE, offset=tile.layer.parameters + block * PARAMETER_BEATS,
-                           cols=count * PARAMETER_BEATS, rows=1, row_pitch=0)
+        more = tile.layer.mapped.parameter_fields(tile.bank, block - tile.blocks.start)
+        self._emitter.emit(Opcode.LOAD_SIDE, after={}, offset=tile.layer.parameters + block * PARAMETER_BEATS,
+                           cols=count * PARAMETER_BEATS, rows=1, row_pitch=0, **more)
 
     def _load_other(self, tile: OutputTile, tensor: str, block: int, repetition: int | None) -> None:
         """The beats of another tensor that a repetition of a tile reads; without it there is one for all pixels."""

@@ -121,12 +121,29 @@ class Tile:
 
     def load_stored_weights(self, part: TensorSlice, first: int, beats: int) -> None:
         """Weights that lie in a tensor in memory: ``beats`` from beat ``first`` of it on, which are ``part`` of it."""
+        after, offset = self._stored_in_memory(part)
+        self._tiles.emitter.emit(Opcode.LOAD_WGT, after=after, offset=offset + first, beats=beats)
+
+    def load_turned(self, part: TensorSlice, first: int, blocks: int, rows: int, geometry: Mapping[str, int],
+                    turn: Mapping[str, int]) -> None:
+        """Weights by the corner turn, of a tensor in memory: of ``blocks`` of ``rows`` from beat ``first`` of it on,
+        which are ``part`` of it, with these fields of LOAD_SET and LOAD_TURN. Their sums are kept as the tile's.
+        """
+        after, offset = self._stored_in_memory(part)
+        self._tiles.emitter.set_load(
+            {"pad_left": 0, "pad_right": 0, "pad_value": 0, "stride": 1, "buf_row_pitch": 0, "buf_block_pitch": 0,
+             **geometry}, Opcode.LOAD_TURN, {**turn, "bank": self._bank})
+        self._tiles.emitter.emit(Opcode.LOAD_ACT, after=after, offset=offset + first, buf_base=0, blocks=blocks,
+                                 rows=rows, pad_top=0, pad_bottom=0)
+
+    def _stored_in_memory(self, part: TensorSlice) -> tuple[dict[Queue, int], int]:
+        """After what a load of a part of a tensor comes, and the tensor's first beat."""
         stores, emitter, place = self._tiles.stores, self._tiles.emitter, self._tiles.tensors[part.tensor]
         assert isinstance(place, Placement), f"tensor {part.tensor} stays in the input buffer"
         writer = stores.last_writer(part)
         stores.flush(writer)
         after = {} if writer < 0 else {Queue.STORE: emitter.recent(Queue.STORE, stores.store_index(writer))}
-        emitter.emit(Opcode.LOAD_WGT, after=after, offset=place.offset + first, beats=beats)
+        return after, place.offset
 
     def load_constant_weights(self, offset: int, beats: int) -> None:
         """Of the layer's packed constants, ``beats`` from ``offset`` on."""

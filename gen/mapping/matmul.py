@@ -78,7 +78,7 @@ class MatMulMapping(SlicedMapping):
         if problem := turn_problem(layer, config):
             raise LayerError(layer.name, problem, code="needs-unit", unit="gather")
         order = weight_order(config)
-        if layer.turned != order or context.packed_out:
+        if layer.turned != (None if config.turn else order) or context.packed_out:
             return None
         kind = StepKind.DENSE if order.run == 1 else StepKind.INDEXED
         tail = layer.reduced % order.beat
@@ -87,7 +87,7 @@ class MatMulMapping(SlicedMapping):
             [_TurnedSlice(0, full, order.steps, kind, 0, tile=tile)] * (full > 0)
             + [_TurnedSlice(full, 1, order.steps_of(tail), kind, 0, tile=tile)] * (tail > 0)
             for tile in range(-(-layer.outputs // config.oc_lanes))]
-        indices = _indices(order, config)
+        indices = np.empty((0, config.beat_bytes), np.uint8) if config.turn else _indices(order, config)
         constant = _constant_weights(layer)
         more = slices_of(constant, config) if layer.zero_points[1] else ((),) * len(turned)
         tiles: TileSlices = tuple(
@@ -95,7 +95,8 @@ class MatMulMapping(SlicedMapping):
             for first, rest in zip(turned, more, strict=True))
         data = np.concatenate([indices, pack(constant, more, config)]) if layer.zero_points[1] else indices
         blocks = order.blocks(layer.reduced)
-        (_, height, width), repeated = context.source.shape, 1 + len(_constants(layer.zero_points[0]))
+        _, height, width = context.source.shape
+        repeated = 1 + len(() if config.turn else _constants(layer.zero_points[0]))
         geometry = Geometry((1, 1), (1, 1), (0, 0, 0, 0), (1, height * width), (1, height * width),
                             repeats=layer.repeats)
         counted: TileSlices = tuple((*first * (repeated - 1), *whole)
@@ -120,7 +121,7 @@ class MatMulMapping(SlicedMapping):
     def load_and_compute(self, tiles: Tiles, tile: Tile, placed: PlacedLayer, slices: Sequence[ReductionSlice],
                          needed: range) -> list[Chunk]:
         chunks = super().load_and_compute(tiles, tile, placed, slices, needed)
-        for value in _constants(self.layer.zero_points[0]):
+        for value in () if self.config.turn else _constants(self.layer.zero_points[0]):
             spatial = _ConstantTile(**{**vars(tile.spatial), "data_rows": 0, "value": value})
             chunk = tiles.chunks.load(placed, self.plan.geometry, spatial, range(1))
             for reduction in slices:
@@ -150,6 +151,9 @@ class MatMulMapping(SlicedMapping):
         base = chunk.place.base + (reduction.block - chunk.blocks.start) * tile.spatial.entries
         tile.emit(Opcode.COMPUTE, after, buf_base=base, blocks=reduction.blocks, groups=reduction.groups,
                   kind=reduction.kind, first=int(first))
+        if self.config.turn:
+            self._load_turned(tile, reduction, first=first)
+            return
         order, config = weight_order(self.config), self.config
         rows, beats = order.rows(self.layer.outputs), config.weight_beats
         blocks = order.blocks(self.layer.reduced)
@@ -160,6 +164,34 @@ class MatMulMapping(SlicedMapping):
                 tile.load_stored_weights(part, step * blocks * rows + pixel, beats)
                 if reduction.kind == StepKind.INDEXED:
                     tile.load_constant_weights(step * config.index_beats, config.index_beats)
+
+    def _load_turned(self, tile: ComputedTile, reduction: _TurnedSlice, *, first: bool) -> None:
+        """The weights by the corner turn: a box of the matrix's tensor has those of each block for all output lanes."""
+        layer, tn, lanes = self.layer, self.config.ic_lanes, self.config.oc_lanes
+        output = reduction.tile * lanes
+        valid = max(0, min(lanes, layer.rows - output))
+        # Where all lanes are beyond the last row, whatever is loaded is 0.
+        start, outputs = (output, valid) if valid else (0, 1)
+        depth = min(tn, layer.reduced - reduction.block * tn)
+        block, blocks = reduction.block, reduction.blocks
+        if layer.by_channels:
+            first_block, rows, cols = start // tn, -(-outputs // tn), depth
+            pixel, pixels = block * tn, layer.reduced
+            span, box = (first_block, first_block + rows), (pixel, pixel + (blocks - 1) * tn + depth)
+        else:
+            first_block, rows, cols = block, 1, outputs
+            pixel, pixels = start, layer.rows
+            span, box = (block, block + blocks), (start, start + outputs)
+        tile.load_turned(
+            TensorSlice(layer.matrix, span, box), first_block * pixels + pixel, blocks, rows,
+            {"cols": cols, "row_pitch": pixels if rows > 1 else 0,
+             "block_pitch": (tn if layer.by_channels else pixels) if blocks > 1 else 0},
+            {"by_channels": int(layer.by_channels), "lanes": valid, "depth": depth, "steps": reduction.groups,
+             "first": int(first)})
+
+    def parameter_fields(self, bank: int, group: int) -> dict[str, int]:
+        zero_point = self.layer.zero_points[0]
+        return {"zero_point": zero_point, "bank": bank, "group": group} if self.config.turn and zero_point else {}
 
 
 def _constant_weights(layer: MatMul) -> Conv:

@@ -33,14 +33,17 @@ _UNIT, _UNIT_SHIFT = 1 << 16, 16
 
 
 def weight_order(config: NpuConfig) -> WeightOrder:
-    """That in which a machine's multiplier array takes weights."""
-    return WeightOrder(config.ic_lanes, config.oc_lanes, config.nnz_lanes, config.select_fanin)
+    """That in which a machine's multiplier array takes weights; of a corner turn, without indices."""
+    window = config.groups_dense if config.turn else config.select_fanin
+    return WeightOrder(config.ic_lanes, config.oc_lanes, config.nnz_lanes, window)
 
 
 def turn_problem(layer: MatMul, config: NpuConfig) -> str | None:
     """Why a machine cannot turn a product's matrix, if it cannot."""
+    if config.turn:
+        return None
     if not config.gather:
-        return "is a product of two activations, which takes gathered loads; build with --features gather"
+        return "is a product of two activations, which takes gathered loads; build with --features gather or turn"
     if config.weight_bits != 8:
         return f"is a product of two activations, which takes weights of 8 bits, not {config.weight_bits}"
     order = weight_order(config)
@@ -59,7 +62,9 @@ def _entries(order: WeightOrder, block_rows: int, config: NpuConfig) -> int:
 
 
 def turn_matrices(graph: Graph, config: NpuConfig) -> Graph:
-    """The same graph with the matrices of its products turned, of those that the machine can turn."""
+    """The same graph with the matrices of its products turned, of those that the machine can turn in memory."""
+    if config.turn:
+        return graph
     order, layers, tensors = weight_order(config), list[Layer](), dict(graph.tensors)
     for layer in graph.layers:
         if isinstance(layer, MatMul) and layer.turned is None and turn_problem(layer, config) is None:

@@ -11,19 +11,21 @@ from ..hazards import Stage, blocks_of_entry, check_box
 from ..machine import Machine, Steps
 from ..signs import sign_runs
 from ..storage import Ring, entry_places
+from ..turn import turned
 from ..winograd import check_tiles, write_tiles
 
 __all__ = ["load_engine"]
 
 
 def load_engine(machine: Machine) -> Steps:
-    geometry = tiles = gather = None
+    geometry = tiles = gather = turn = None
+    sums = np.zeros((2, machine.config.oc_lanes), np.int64)     # of turned weights
     tiled = -1      # the last LOAD_ACT, if it makes tiles: these are transformed after the loads that follow
     while True:
         index, instruction = yield from machine.fetch(Queue.LOAD)
         match instruction.opcode:
             case Opcode.LOAD_SET:
-                geometry, tiles, gather = instruction, None, None
+                geometry, tiles, gather, turn = instruction, None, None, None
             case Opcode.LOAD_GATHER | Opcode.LOAD_WINOGRAD as mode:
                 if (tiles if mode == Opcode.LOAD_GATHER else gather) is not None:
                     raise HazardError(index, "LOAD_GATHER and LOAD_WINOGRAD are after one LOAD_SET",
@@ -32,6 +34,12 @@ def load_engine(machine: Machine) -> Steps:
                     gather = instruction
                 else:
                     tiles = instruction
+            case Opcode.LOAD_TURN:
+                machine.require(gather is None, index, "LOAD_GATHER and LOAD_TURN are after one LOAD_SET")
+                turn = instruction
+            case Opcode.LOAD_ACT if turn is not None:
+                assert geometry is not None
+                yield from _load_turned(machine, index, geometry, turn, instruction, sums[turn["bank"]])
             case Opcode.LOAD_ACT:
                 assert geometry is not None
                 if gather is not None:
@@ -44,10 +52,12 @@ def load_engine(machine: Machine) -> Steps:
                 machine.check_read(index, np.array([offset]), beats)
                 yield from _fill(machine, index, machine.weights, np.arange(offset, offset + beats), "weight")
             case Opcode.LOAD_SIDE:
+                tn = machine.config.ic_lanes
                 rows = instruction["offset"] + np.arange(instruction["rows"])[:, None] * instruction["row_pitch"]
                 places = (rows + np.arange(instruction["cols"])).ravel()
                 machine.check_read(index, rows.ravel(), instruction["cols"])
-                yield from _fill(machine, index, machine.side, places, "side")
+                bias = instruction["zero_point"] * sums[instruction["bank"], instruction["group"] * tn:]
+                yield from _fill(machine, index, machine.side, places, "side", bias)
         if instruction.opcode in (Opcode.LOAD_WGT, Opcode.LOAD_SIDE) and instruction["post_compute"]:
             machine.require(tiled <= machine.hazards.clocks[Queue.LOAD][Stage.LOADED], index,
                             f"its token may come before the tiles of instruction {tiled} are there")
@@ -55,17 +65,45 @@ def load_engine(machine: Machine) -> Steps:
         yield None
 
 
-def _fill(machine: Machine, index: int, ring: Ring, beats: np.ndarray, name: str) -> Steps:
-    """Push memory beats into a ring, as many at a time as have room."""
-    while len(beats):
+def _fill(machine: Machine, index: int, ring: Ring, beats: np.ndarray, name: str,
+          bias: np.ndarray | None = None) -> Steps:
+    """Load beats of memory into a ring; of channel parameters, take ``bias`` from each channel's."""
+    if machine.strict:
+        machine.hazards.load_reads(index, beats)
+    machine.read_beats += len(beats)
+    data = machine.memory[beats].view(np.uint8)
+    if bias is not None and bias.any():
+        words = data.reshape(-1).view(np.uint32).copy()
+        machine.require(len(words) <= 2 * len(bias), index, "it loads parameters of more channels than there are lanes")
+        words[::2] -= bias[:len(words) // 2].astype(np.uint32)
+        data = words.view(np.uint8).reshape(data.shape)
+    yield from _push(ring, data, name)
+
+
+def _push(ring: Ring, data: np.ndarray, name: str) -> Steps:
+    """Push beats into a ring, as many at a time as have room."""
+    while len(data):
         while not ring.room:
             yield f"room in the {name} ring"
-        now, beats = beats[:ring.room], beats[ring.room:]
-        if machine.strict:
-            machine.hazards.load_reads(index, now)
-        ring.push(machine.memory[now].view(np.uint8))
-        machine.read_beats += len(now)
+        now, data = data[:ring.room], data[ring.room:]
+        ring.push(now)
         yield None
+
+
+def _load_turned(machine: Machine, index: int, geometry: Instruction, turn: Instruction, instruction: Instruction,
+                 sums: np.ndarray) -> Steps:
+    """LOAD_ACT after LOAD_TURN: a box becomes weights, whose ``sums`` are kept."""
+    config = machine.config
+    rows, cols = instruction["rows"], geometry["cols"]
+    padding = ("pad_left", "pad_right"), ("pad_top", "pad_bottom", "post_compute")
+    machine.require(not any(fields[name] for fields, names in zip((geometry, instruction), padding, strict=True)
+                            for name in names), index, "weights have no padding and post no token")
+    machine.require(rows * -(-cols // config.ic_lanes) * config.ic_lanes <= config.oc_lanes, index,
+                    f"a block of {rows} rows of {cols} pixels is more than oc_lanes={config.oc_lanes}")
+    _check_range(machine, index, geometry, instruction)
+    weights, added = turned(config, turn, _fetch_box(machine, index, geometry, instruction))
+    sums[:] = added + (0 if turn["first"] else sums)
+    yield from _push(machine.weights, weights.view(np.uint8), "weight")
 
 
 def _check_range(machine: Machine, index: int, geometry: Instruction, instruction: Instruction) -> None:

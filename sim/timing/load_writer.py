@@ -8,6 +8,7 @@ from cores.arch.instruction import Instruction
 from cores.arch.isa import SETTERS, Opcode, Queue
 from cores.timing.gather import GatheredPathTiming, RunSettingsTiming
 from cores.timing.load import LoadDispatchTiming
+from cores.timing.turn import CornerTurnTiming, TurnedBiasTiming
 from cores.timing.winograd import WinogradLinesTiming
 
 from ..hazards import check_box
@@ -34,6 +35,8 @@ class Writer:
     def __init__(self, shared: Shared, requester: Requester) -> None:
         self.shared, self.requester = shared, requester
         self.walk, self.runs = Walk(), Runs()
+        #: When beats of turned blocks went to the ring, the last ones.
+        self.beats_left = _NONE
         self.clock = 0
 
     def run(self) -> Steps:
@@ -41,6 +44,8 @@ class Writer:
         geometry: Instruction | None = None
         tiles: Instruction | None = None
         gather: Instruction | None = None
+        turn: Instruction | None = None
+        turned = 0          # first cycle in which nothing is turned, so that something else may begin
         # What goes to the input buffer passes the gatherer, if there is one.
         gathers, runs = bool(shared.config.gather), self.runs
         behind = GatheredPathTiming.LATENCY - 1 if gathers else 0
@@ -55,10 +60,12 @@ class Writer:
             index, instruction = handed.index, shared.program[handed.index]
             at_head = max(at_head, shared.contexts.next_readable())
             is_box = instruction.opcode == Opcode.LOAD_ACT
+            if not is_box:
+                at_head = max(at_head, turned)
             if instruction.opcode in SETTERS:
                 seen = max(at_head + LoadDispatchTiming.LOOK, self.clock + 1, runs.settable)
             else:
-                announced = runs.announce(at_head) if gathers and is_box and not tiles else at_head
+                announced = runs.announce(at_head) if gathers and is_box and not tiles and not turn else at_head
                 seen = max(self.walk.take(announced) + 1 + LoadDispatchTiming.LOOK, self.clock)
                 if instruction["post_compute"] and not is_box:
                     seen = max(seen, runs.settable)
@@ -71,7 +78,8 @@ class Writer:
                 token_free = accepted + LoadDispatchTiming.LEAVE + 1
             if is_box:
                 assert geometry is not None
-                check_box(shared.config, index, geometry, instruction, gather)
+                if turn is None:
+                    check_box(shared.config, index, geometry, instruction, gather)
                 accepted = max(accepted, transformed + LoadDispatchTiming.LOOK)
             shared.contexts.pop_one(accepted)
             first = max(idle, handed.there)
@@ -79,7 +87,10 @@ class Writer:
             last = done = accepted
             at_head = accepted + 1 + (0 if instruction.opcode in SETTERS else LoadDispatchTiming.LEAVE)
             if instruction.opcode == Opcode.LOAD_SET:
-                geometry, tiles, gather = instruction, None, None
+                geometry, tiles, gather, turn = instruction, None, None, None
+                self.clock = accepted
+            elif instruction.opcode == Opcode.LOAD_TURN:
+                turn = instruction
                 self.clock = accepted
             elif instruction.opcode == Opcode.LOAD_WINOGRAD:
                 tiles, gather = instruction, None
@@ -88,6 +99,11 @@ class Writer:
                 tiles, gather = None, instruction
                 last = done = accepted + RunSettingsTiming.GATHER_CYCLES
                 self.clock = at_head = last + 1
+            elif is_box and turn is not None:
+                assert geometry is not None
+                last, turned = yield from self._turned(index, geometry, turn, instruction, accepted)
+                self.walk.end(geometry["cols"])
+                self.clock = last
             elif is_box and tiles is not None:
                 assert geometry is not None
                 last, done = yield from self._tiles(index, geometry, tiles, instruction, accepted)
@@ -107,7 +123,11 @@ class Writer:
             else:
                 ring = shared.weights if instruction.opcode == Opcode.LOAD_WGT else shared.side
                 beats = instruction["beats"] if ring is shared.weights else instruction["cols"] * instruction["rows"]
-                last = yield from self._stream(index, ring, beats, accepted)
+                summed = ring is shared.side and instruction["zero_point"]
+                last = yield from self._stream(index, ring, beats, accepted,
+                                               TurnedBiasTiming.latency(shared.config) if summed else 0)
+                if summed:
+                    turned = last + TurnedBiasTiming.cycles(shared.config)
                 self.walk.end(beats if ring is shared.weights else instruction["cols"])
                 self.clock = last
             if instruction["post_compute"]:
@@ -228,24 +248,49 @@ class Writer:
             yield None
         return entered, shape.beats
 
-    def _stream(self, index: int, ring: TimedFifo, beats: int, accepted: int) -> TimedSteps:
-        """LOAD_WGT, LOAD_SIDE: as the ring has room. Returns the last beat's cycle."""
-        shared, time = self.shared, max(accepted, self.walk.first - 1)
+    def _turned(self, index: int, geometry: Instruction, turn: Instruction, instruction: Instruction,
+                accepted: int) -> Generator[str | None, None, tuple[int, int]]:
+        """LOAD_ACT after LOAD_TURN, block by block. Returns the last pixel's cycle, and the first in which all is done.
+        """
+        shared, config, time = self.shared, self.shared.config, max(accepted, self.walk.first - 1)
+        pixels, beats = instruction["rows"] * geometry["cols"], turn["steps"] * config.weight_beats
+        for _ in range(instruction["blocks"]):
+            # Once those of the block two before are out of the memory.
+            recent = beats + CornerTurnTiming.READ
+            self.beats_left = np.concatenate([np.full(recent, NEVER), self.beats_left])[-recent:]
+            time = yield from self._pixels(index, np.arange(pixels), pixels, max(time, int(self.beats_left[0])))
+            first, done = time + CornerTurnTiming.WRITE + CornerTurnTiming.READ, 0
+            while done < beats:
+                while not shared.weights.room:
+                    yield "room in a ring"
+                count = min(beats - done, shared.weights.room)
+                times = earliest(np.maximum(shared.weights.writable(count), max(first, int(self.beats_left[-1]) + 1)))
+                shared.weights.push(times)
+                self.beats_left, done = np.concatenate([self.beats_left, times]), done + count
+                yield None
+        return time, int(self.beats_left[-1]) + CornerTurnTiming.SUMS
+
+    def _stream(self, index: int, ring: TimedFifo, beats: int, accepted: int, bias: int = 0) -> TimedSteps:
+        """LOAD_WGT, LOAD_SIDE: as the ring has room. Returns the last beat's cycle.
+
+        ``bias``: cycles in which sums come to a beat's biases, before the next is taken.
+        """
+        shared, time, free = self.shared, max(accepted, self.walk.first - 1), NEVER
         while beats:
             while not shared.load_data.available or not ring.room:
                 yield "load data, or room in a ring"
             count = min(beats, shared.load_data.available, ring.room)
             arrived = shared.load_data.readable(count)
-            arrived[0] = max(arrived[0], time + 1)
-            unhindered = earliest(arrived)
-            times = earliest(np.maximum(arrived, ring.writable(count)))
+            arrived[0] = max(arrived[0], time + 1, free)
+            unhindered = earliest(arrived, 1 + bias)
+            times = earliest(np.maximum(arrived, ring.writable(count) - bias), 1 + bias)
             shared.load_data.pop(times)
-            ring.push(times)
+            ring.push(times + bias)
             self.walk.meet(times)
             shared.spent(Queue.LOAD, "busy", index, count)
             shared.spent(Queue.LOAD, "wait_bus", index, int(unhindered[-1]) - time - count)
             shared.spent(Queue.LOAD, "wait_ring", index, int(times[-1] - unhindered[-1]))
-            beats, time = beats - count, int(times[-1])
+            beats, time, free = beats - count, int(times[-1]), int(times[-1]) + 1 + bias
             self.clock = time
             yield None
         return time

@@ -37,6 +37,16 @@ MACHINES = {
                            acc_depth=64, gather=1),
     "whole beats": NpuConfig(oc_lanes=16, ic_lanes=8, nnz_lanes=8, input_depth=256, acc_depth=64, gather=1),
 }
+#: That turn matrices on their way to the weight ring.
+TURNING = {
+    "turn 16": NpuConfig.preset(16, turn=1, input_depth=512),
+    "turn 64": NpuConfig.preset(64, turn=1, gather=1, local_store=1, depthwise=1),
+    "turn 256": NpuConfig.preset(256, turn=1),
+    "turn windows": NpuConfig.preset(512, turn=1),
+    "turn one pixel": NpuConfig(oc_lanes=32, ic_lanes=8, nnz_lanes=4, pixel_lanes=1, select_fanin=4, input_depth=512,
+                                acc_depth=64, turn=1),
+    "turn whole beats": NpuConfig(oc_lanes=16, ic_lanes=8, nnz_lanes=8, input_depth=256, acc_depth=64, turn=1),
+}
 
 #: 197 keys, of which no set of lanes is whole, a head of 20 channels, zero points; both ways.
 SCORES = product_graph(reduced=20, rows=197, size=(197, 1), zero_points=(3, -7), outputs=224)
@@ -66,11 +76,22 @@ def test_directed(form: str, name: str) -> None:
     np.testing.assert_array_equal(golden_tensors(graph, inputs)["y"], golden_tensors(turned, inputs)["y"])
 
 
-@pytest.mark.parametrize("name", MACHINES)
+@pytest.mark.parametrize("name", [*MACHINES, *TURNING])
 def test_random(name: str, seed: int) -> None:
     for number in range(seed, seed + 4):
-        program, graph = compile_kept(random_products(number, largest=70), MACHINES[name])
+        program, graph = compile_kept(random_products(number, largest=70), {**MACHINES, **TURNING}[name])
         simulated(program, graph, number)
+
+
+@pytest.mark.parametrize("form, name", with_full(
+    list(product(("scores", "values"), TURNING)), *(
+        ("values", name) if index % 2 else ("scores", name) for index, name in enumerate(TURNING, 1))))
+def test_turned_on_the_way(form: str, name: str) -> None:
+    graph = {"scores": SCORES, "values": VALUES}[form]
+    program, kept = compile_kept(graph, TURNING[name])
+    assert [(layer.op, layer.mode) for layer in program.layers] == [("matmul", "activations")]
+    assert Opcode.LOAD_TURN in {instruction.opcode for instruction in program.instructions}
+    simulated(program, kept, 1)
 
 
 def test_values_are_those_of_onnxruntime(rng: np.random.Generator) -> None:
@@ -148,9 +169,13 @@ def test_nothing_is_zero_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_multipliers_are_used() -> None:
     """Of a head of a ViT with 197 tokens and 64 channels, by 256 multipliers: the share of cycles, turning included."""
-    for least, sizes in [(0.57, dict(reduced=64, rows=197, outputs=224)),
-                         (0.47, dict(reduced=197, rows=64, by_channels=True))]:
-        program, _ = compile_kept(product_graph(size=(197, 1), **sizes), NpuConfig.preset(256, gather=1))
+    scores, values = dict(reduced=64, rows=197, outputs=224), dict(reduced=197, rows=64, by_channels=True)
+    for unit, least, zero_points, sizes in [
+        ("gather", 0.57, (0, 0), scores), ("gather", 0.47, (0, 0), values),
+        ("turn", 0.84, (-128, 0), scores), ("turn", 0.89, (-128, 0), values),
+    ]:
+        graph = product_graph(size=(197, 1), zero_points=zero_points, **sizes)  # type: ignore[arg-type]
+        program, _ = compile_kept(graph, NpuConfig.preset(256, **{unit: 1}))
         cycles = estimate(program.config, program.code).cycles
         assert 197 * 197 * 64 / 256 / cycles > least
 

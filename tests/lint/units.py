@@ -10,7 +10,7 @@ from tests import ROOT
 #: Fields of `NpuConfig` that are of a unit.
 FIELDS = frozenset(name for unit in UNITS for name in unit.settings.__annotations__)
 #: Rooms of units.
-_ROOMS = re.compile(r"cores/(config/|bus/limits/|load/(gather|winograd)/|compute/(binary|rows|spread|stochastic)/"
+_ROOMS = re.compile(r"cores/(config/|bus/limits/|load/(gather|turn|winograd)/|compute/(binary|rows|spread|stochastic)/"
                     r"|timing/(binary|gather|rows|stochastic|winograd)\.py)")
 #: Who else asks, as an interface would say no more than the question.
 _MAY = {

@@ -4,19 +4,33 @@
 
 from dataclasses import dataclass
 
-from cores.config.units import binary, depthwise, fusion, gather, limits, product, rows, stochastic, table, winograd
+from cores.config.units import (
+    binary,
+    depthwise,
+    fusion,
+    gather,
+    limits,
+    product,
+    rows,
+    stochastic,
+    table,
+    turn,
+    winograd,
+)
 from cores.config.units.base import Unit
 
 __all__ = ["UNITS", "Settings", "Unit"]
 
 UNITS: tuple[Unit, ...] = tuple(
-    module.UNIT for module in (depthwise, fusion, gather, binary, winograd, table, product, stochastic, rows, limits))
+    module.UNIT for module in (
+        depthwise, fusion, gather, binary, winograd, table, product, stochastic, rows, turn, limits))
 
 
 @dataclass(frozen=True, kw_only=True)
 class Settings(
     limits.LimitsSettings,
     rows.RowsSettings,
+    turn.TurnSettings,
     stochastic.StochasticSettings,
     product.ProductSettings,
     table.TableSettings,

@@ -82,8 +82,8 @@ def matrix_product(context: Context, inputs: Inputs) -> Value:
 
 
 @HANDLERS.handles("MatMul", conditions=(
-    "as Gemm; the constant matrix may also be in front, of a matrix for each sample. With `--features gather` also of "
-    "two activations, for each head, whose result is quantised at once"))
+    "as Gemm; the constant matrix may also be in front, of a matrix for each sample. With `--features turn` or "
+    "`gather` also of two activations, for each head, whose result is quantised at once"))
 def product(context: Context, inputs: Inputs) -> Value:
     """Weights in front stand for their transposition after: ``W @ x`` is that of ``x.T @ W.T``."""
     if not isinstance(inputs[0], Constant | QuantisedConstant):

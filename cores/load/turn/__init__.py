@@ -1,0 +1,1 @@
+"""Boxes that become weights."""
