@@ -35,7 +35,7 @@ def counted(component: str, config: NpuConfig, family: str) -> dict[str, float]:
         depth = config.weight_depth if component == "weight_ring" else config.side_depth
         return {"dsp": 0, "ram": _blocks([(config.beat_bits, depth)], block_ram)}
     if component == "load":
-        return {"dsp": config.gather, "ram": 1 + 2 * config.winograd}
+        return {"dsp": config.gather + config.turn, "ram": 1 + 2 * config.winograd}
     return {"dsp": 0, "ram": 0}
 
 

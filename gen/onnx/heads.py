@@ -22,9 +22,9 @@ def activations_product(context: Context, inputs: Inputs) -> Value:
 
     Channels of a's tensor are R, its pixels M; b's channels are R or N, its pixels the other.
     """
-    if not (context.units.have("turn") or context.units.have("gather")):
+    if not (context.units.have("gather") or context.units.have("turn")):
         raise NodeError("multiplies two activations; --features turn or gather does that on the accelerator",
-                        code="needs-unit", unit="turn")
+                        code="needs-unit", unit="gather")
     a, b = (_real(context, value, heads_of) for value, heads_of in zip(inputs, (_FIRST, _SECOND), strict=True))
     if a.order.ndim < 3 or a.order.shape[:-2] != b.order.shape[:-2] or a.order.shape[-1] != b.order.shape[-2]:
         raise NodeError(f"multiplies activations of shapes {a.order.shape} and {b.order.shape}; both must have the "
