@@ -32,7 +32,7 @@ def softmax_of(context: Context, value: Value | None, opset: int) -> Host:
         raise NodeError("follows an operator of the processor's part; only one Softmax may end a model",
                         code="after-processor")
     layer = None
-    if isinstance(value, Real) and context.units.machine.has("rows"):
+    if isinstance(value, Real) and context.units.have("rows"):
         layer = softmax_rows(context, value, _axis(context, opset, value.order.ndim))
     host = exact_sums(context.graph, value) if isinstance(value, Pending) else None
     if isinstance(value, Real):
