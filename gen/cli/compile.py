@@ -205,7 +205,8 @@ def run(arguments: argparse.Namespace) -> None:
         programs = application.programs(remark)
     work = work_of(application)
     application.save(arguments.output)
-    say_work(work)
+    if not arguments.json:
+        say_work(work)
     say_missing(application, missing, chosen_board(arguments).name)
     say(application.remarks)
     say_exact(arguments, application)

@@ -298,9 +298,10 @@ def _named(text: str, name: str) -> str:
 
 def _require_name(name: str, library: Mapping[str, bytes]) -> None:
     if not re.fullmatch("[a-z][a-z0-9_]*", name):
-        raise ArgumentError(f"name must be small letters, digits and _, with a letter first, not {name!r}")
+        raise ArgumentError(f"name must be small letters, digits and _, with a letter first, not {name!r}",
+                            code="bad-option")
     if any(re.search(rf"npugen_{name}(?![a-z0-9])", text.decode(), re.IGNORECASE) for text in library.values()):
-        raise ArgumentError(f"name {name!r} is what the library has a part for; take another one")
+        raise ArgumentError(f"name {name!r} is what the library has a part for; take another one", code="bad-option")
 
 
 def _require_alike(output: ModelPort, port: ModelPort) -> None:
