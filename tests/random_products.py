@@ -4,9 +4,8 @@ import numpy as np
 
 from gen.ir.graph import Graph, MatMul
 from gen.ir.tensor import Requantize, Tensor
-from gen.program.program import Program
 
-__all__ = ["product_graph", "random_products", "soil"]
+__all__ = ["product_graph", "random_products"]
 
 
 def product_graph(*, reduced: int, rows: int, size: tuple[int, int], zero_points: tuple[int, int] = (0, 0),
@@ -33,15 +32,3 @@ def random_products(seed: int, *, largest: int) -> Graph:
     zero_points = tuple(int(rng.choice([0, -128, 127, rng.integers(-128, 128)])) for _ in range(2))
     return product_graph(reduced=reduced, rows=rows, size=(height, width), zero_points=zero_points,  # type: ignore[arg-type]
                          by_channels=bool(rng.integers(2)), outputs=rows + int(rng.choice([0, rng.integers(9)])))
-
-
-def soil(program: Program, image: np.ndarray, seed: int) -> np.ndarray:
-    """A data region with noise in the channels that inputs do not have, of their last blocks; modified in place."""
-    tn, rng = program.config.ic_lanes, np.random.default_rng(seed)
-    for name in program.inputs.values():
-        place = program.tensors[name]
-        channels, height, width = place.shape
-        beats = image[place.offset * tn:(place.offset + place.beats(tn)) * tn].reshape(-1, height * width, tn)
-        beyond = beats[-1, :, channels - (len(beats) - 1) * tn:]
-        beyond[:] = rng.integers(0, 256, beyond.shape, np.uint8)
-    return image

@@ -50,6 +50,9 @@ def _real(context: Context, value: Value | None, channels: int) -> Real:
         why = refusal(value, "an operand")
         if value.maker:
             # As a node of the processor the Softmax of attention can have a layer after it.
+            if not context.units.have("rows"):
+                raise NodeError(f"is in front of a product, node {context.node.name}; --features rows computes it on "
+                                "the accelerator", at=value.maker, code="needs-unit", unit="rows")
             raise NodeError(f"has no layer on the machine, and node {context.node.name} multiplies its result",
                             at=value.maker, code=why.code)
         raise why

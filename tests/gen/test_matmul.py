@@ -19,13 +19,12 @@ from gen.ir.ranges import input_ranges
 from gen.ir.verify import verify
 from gen.mapping import turn
 from gen.onnx.runtime import RuntimeModel
-from gen.program.program import Program
 from sim.cycles import estimate
 from sim.errors import HazardError
-from sim.functional import ORDERS, run
-from tests.compiled import check_tensors, compile_kept, golden_tensors, random_image
+from tests.compiled import compile_kept, golden_tensors
+from tests.every_order import check_in_every_order
 from tests.random_layers import random_inputs
-from tests.random_products import product_graph, random_products, soil
+from tests.random_products import product_graph, random_products
 from tests.selection import with_full
 
 MACHINES = {
@@ -53,16 +52,6 @@ SCORES = product_graph(reduced=20, rows=197, size=(197, 1), zero_points=(3, -7),
 VALUES = product_graph(reduced=197, rows=20, size=(1, 45), zero_points=(-128, 5), by_channels=True)
 
 
-def simulated(program: Program, graph: Graph, seed: int) -> None:
-    """In every order of the queues, with noise in all padding, every tensor is the golden layers'."""
-    inputs = random_inputs(graph, seed)
-    golden = golden_tensors(graph, inputs)
-    for order in ORDERS:
-        image = soil(program, random_image(program, inputs, seed), seed)
-        run(program.config, program.code, image, write_start=program.write_start, strict=True, order=order)
-        check_tensors(program, graph, image, golden, f"seed {seed}, order {order}")
-
-
 @pytest.mark.parametrize("form, name", with_full(
     list(product(("scores", "values"), MACHINES)), *(
         ("values", name) if index % 2 else ("scores", name) for index, name in enumerate(MACHINES, 1))))
@@ -71,7 +60,7 @@ def test_directed(form: str, name: str) -> None:
     program, turned = compile_kept(graph, MACHINES[name])
     assert [(layer.op, layer.mode) for layer in program.layers] == [("turn", "gathered"), ("matmul", "activations")]
     assert program.layers[1].macs == 20 * 197 * graph.tensors["a"].shape[1] * graph.tensors["a"].shape[2]
-    simulated(program, turned, 1)
+    check_in_every_order(program, turned, 1)
     inputs = random_inputs(graph, 1)
     np.testing.assert_array_equal(golden_tensors(graph, inputs)["y"], golden_tensors(turned, inputs)["y"])
 
@@ -80,7 +69,7 @@ def test_directed(form: str, name: str) -> None:
 def test_random(name: str, seed: int) -> None:
     for number in range(seed, seed + 4):
         program, graph = compile_kept(random_products(number, largest=70), {**MACHINES, **TURNING}[name])
-        simulated(program, graph, number)
+        check_in_every_order(program, graph, number)
 
 
 @pytest.mark.parametrize("form, name", with_full(
@@ -91,7 +80,7 @@ def test_turned_on_the_way(form: str, name: str) -> None:
     program, kept = compile_kept(graph, TURNING[name])
     assert [(layer.op, layer.mode) for layer in program.layers] == [("matmul", "activations")]
     assert Opcode.LOAD_TURN in {instruction.opcode for instruction in program.instructions}
-    simulated(program, kept, 1)
+    check_in_every_order(program, kept, 1)
 
 
 def test_values_are_those_of_onnxruntime(rng: np.random.Generator) -> None:
@@ -152,7 +141,7 @@ def test_weights_wait_until_they_are_stored(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr("gen.lowering.stores.Stores.last_writer", lambda *_: -1)
     program, graph = compile_kept(product_graph(reduced=20, rows=40, size=(1, 9)), MACHINES["16"])
     with pytest.raises(HazardError, match="no token orders it after instruction"):
-        simulated(program, graph, 1)
+        check_in_every_order(program, graph, 1)
 
 
 def test_nothing_is_zero_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -163,7 +152,7 @@ def test_nothing_is_zero_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
             replace(load, valid=self.config.beat_bytes) for load in loads(self, spatial)])
         program, turned = compile_kept(graph, MACHINES["64"])
         with pytest.raises(AssertionError, match="layer product/turn"):
-            simulated(program, turned, 1)
+            check_in_every_order(program, turned, 1)
         monkeypatch.undo()
 
 
@@ -202,4 +191,4 @@ def test_two_products_of_one_matrix() -> None:
     tensors = {**graph.tensors, "z": replace(graph.tensors["y"], name="z")}
     both = Graph("two", tensors, (first, second), graph.inputs, {"z": ("z", ())})
     program, turned = compile_kept(both, MACHINES["16"])
-    simulated(program, turned, 3)
+    check_in_every_order(program, turned, 3)

@@ -11,12 +11,9 @@ from gen.ir.errors import UnfitError
 from gen.ir.graph import Graph
 from gen.ir.layers.rows import RowOp
 from gen.ir.ranges import input_ranges
-from gen.program.program import Program
-from sim.functional import ORDERS, run
 from sim.rows import EXPONENTIAL_PLACES, exponentials, moments
-from tests.compiled import check_tensors, compile_kept, golden_tensors, random_image
-from tests.random_layers import random_inputs
-from tests.random_products import soil
+from tests.compiled import compile_kept
+from tests.every_order import check_in_every_order
 from tests.random_rows import normalisation_graph, random_rows, softmax_graph
 
 MACHINES = {
@@ -31,29 +28,19 @@ SOFTMAX = softmax_graph(channels=197, size=(3, 7), heads=3, span=224)
 NORMALISED = normalisation_graph(channels=192, size=(1, 19))
 
 
-def simulated(program: Program, graph: Graph, seed: int) -> None:
-    """In every order of the queues, with noise in all padding, every tensor is the golden layers'."""
-    inputs = random_inputs(graph, seed)
-    golden = golden_tensors(graph, inputs)
-    for order in ORDERS:
-        image = soil(program, random_image(program, inputs, seed), seed)
-        run(program.config, program.code, image, write_start=program.write_start, strict=True, order=order)
-        check_tensors(program, graph, image, golden, f"seed {seed}, order {order}")
-
-
 @pytest.mark.parametrize("name", MACHINES)
 def test_directed(name: str) -> None:
     for graph in (SOFTMAX, NORMALISED):
         program, graph = compile_kept(graph, MACHINES[name])
         assert [layer.mode for layer in program.layers] == ["rows"]
-        simulated(program, graph, 1)
+        check_in_every_order(program, graph, 1)
 
 
 @pytest.mark.parametrize("name", MACHINES)
 def test_random(name: str, seed: int) -> None:
     for number in range(seed, seed + 4):
         program, graph = compile_kept(random_rows(number, largest=90), MACHINES[name])
-        simulated(program, graph, number)
+        check_in_every_order(program, graph, number)
 
 
 def test_tails_are_left_out() -> None:
@@ -63,7 +50,7 @@ def test_tails_are_left_out() -> None:
     more = replace(layer, rows=replace(layer.rows, channels=198))
     program, _ = compile_kept(SOFTMAX, MACHINES["256"])
     with pytest.raises(AssertionError, match="layer rows"):
-        simulated(program, Graph("more", SOFTMAX.tensors, (more,), SOFTMAX.inputs, SOFTMAX.outputs), 1)
+        check_in_every_order(program, Graph("more", SOFTMAX.tensors, (more,), SOFTMAX.inputs, SOFTMAX.outputs), 1)
 
 
 def test_distance_from_real_numbers(rng: np.random.Generator) -> None:

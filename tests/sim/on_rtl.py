@@ -2,13 +2,16 @@
 
 import random
 
+import pytest
+
 from cores.config import NpuConfig
 from gen.ir.graph import Graph
 from gen.program.program import Program
+from sim.cycles import estimate
 from sim.rtl import Bus, RtlMachine, run_program
 from sim.rtl.machine import WriteOrder
 from sim.rtl.run import RtlResult
-from tests.compiled import check_tensors, golden_tensors, random_image
+from tests.compiled import check_tensors, compile_kept, golden_tensors, random_image
 from tests.random_layers import random_inputs
 
 #: A small machine of several units for the tests of each, as it takes ten seconds to compile.
@@ -41,3 +44,13 @@ def check_on_rtl(machine: RtlMachine, program: Program, graph: Graph, seed: int,
     assert result.trace.counts.sum(axis=(1, 2)).max() <= result.cycles, what
     assert result.stats.read_waits == 0, f"{what}: read data waited at the bus"
     return result
+
+
+def check_bytes_and_cycles(machine: RtlMachine, graph: Graph, seed: int, *, slack: int) -> None:
+    """`check_on_rtl` of a graph on a random bus, and on an ideal one, where the time model is off by no more than
+    0.5 % or ``slack`` cycles."""
+    program, graph = compile_kept(graph, machine.config)
+    check_on_rtl(machine, program, graph, seed)
+    result = check_on_rtl(machine, program, graph, seed, bus=Bus())
+    assert estimate(machine.config, program.code).cycles == pytest.approx(
+        result.counters["cycles"], rel=0.005, abs=slack)

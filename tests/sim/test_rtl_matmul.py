@@ -5,14 +5,14 @@ import random
 import pytest
 
 from cores.config import NpuConfig
-from sim.cycles import estimate
-from sim.rtl import Bus, RtlMachine, run_program
+from sim.rtl import RtlMachine, run_program
 from tests.compiled import check_tensors, compile_kept, golden_tensors, random_image
+from tests.every_order import soil
 from tests.random_layers import random_inputs
-from tests.random_products import product_graph, random_products, soil
+from tests.random_products import product_graph, random_products
 from tests.selection import with_full
 
-from .on_rtl import UNITS, check_on_rtl, random_bus
+from .on_rtl import UNITS, check_bytes_and_cycles, random_bus
 
 CONFIGS = {
     "turned": NpuConfig.preset(16, turn=1, input_depth=512),
@@ -28,20 +28,13 @@ def machine(request):
         yield machine
 
 
-def check(machine: RtlMachine, graph, seed: int) -> None:
-    program, graph = compile_kept(graph, machine.config)
-    check_on_rtl(machine, program, graph, seed)
-    result = check_on_rtl(machine, program, graph, seed, bus=Bus())
-    assert estimate(machine.config, program.code).cycles == pytest.approx(result.counters["cycles"], rel=0.005, abs=60)
-
-
 @pytest.mark.parametrize("sizes", [
     dict(reduced=20, rows=197, size=(1, 9), zero_points=(3, -7)),
     dict(reduced=20, rows=197, size=(33, 1)),
     dict(reduced=197, rows=20, size=(1, 9), zero_points=(-128, 5), by_channels=True),
 ], ids=("scores", "symmetric", "values"))
 def test_directed(machine, seed, sizes):
-    check(machine, product_graph(**sizes), seed)
+    check_bytes_and_cycles(machine, product_graph(**sizes), seed, slack=60)
 
 
 def test_garbage_in_padding(machine, seed):
@@ -55,10 +48,10 @@ def test_garbage_in_padding(machine, seed):
 
 def test_random(machine, seed):
     for number in range(seed, seed + 6):
-        check(machine, random_products(number, largest=30), number)
+        check_bytes_and_cycles(machine, random_products(number, largest=30), number, slack=60)
 
 
 @pytest.mark.full
 def test_many_random(machine, seed):
     for number in range(seed, seed + 40):
-        check(machine, random_products(number, largest=50), number)
+        check_bytes_and_cycles(machine, random_products(number, largest=50), number, slack=60)

@@ -1,0 +1,33 @@
+"""Programs on the functional simulator, with all that a machine may meet: any order of its queues, noise in padding."""
+
+import numpy as np
+
+from gen.ir.graph import Graph
+from gen.program.program import Program
+from sim.functional import ORDERS, run
+from tests.compiled import check_tensors, golden_tensors, random_image
+from tests.random_layers import random_inputs
+
+__all__ = ["check_in_every_order", "soil"]
+
+
+def check_in_every_order(program: Program, graph: Graph, seed: int) -> None:
+    """Every tensor of a program compiled with ``keep_all`` is the golden layers', and no access is a hazard."""
+    inputs = random_inputs(graph, seed)
+    golden = golden_tensors(graph, inputs)
+    for order in ORDERS:
+        image = soil(program, random_image(program, inputs, seed), seed)
+        run(program.config, program.code, image, write_start=program.write_start, strict=True, order=order)
+        check_tensors(program, graph, image, golden, f"seed {seed}, order {order}")
+
+
+def soil(program: Program, image: np.ndarray, seed: int) -> np.ndarray:
+    """A data region with noise in the channels that inputs do not have, of their last blocks; modified in place."""
+    tn, rng = program.config.ic_lanes, np.random.default_rng(seed)
+    for name in program.inputs.values():
+        place = program.tensors[name]
+        channels, height, width = place.shape
+        beats = image[place.offset * tn:(place.offset + place.beats(tn)) * tn].reshape(-1, height * width, tn)
+        beyond = beats[-1, :, channels - (len(beats) - 1) * tn:]
+        beyond[:] = rng.integers(0, 256, beyond.shape, np.uint8)
+    return image
