@@ -16,12 +16,13 @@ CONFIGS = {
 }
 
 
-def random_turn(config: NpuConfig, rng: np.random.Generator) -> tuple[dict[str, int], np.ndarray]:
+def random_turn(config: NpuConfig, rng: np.random.Generator, by_channels: int, *, tails: bool
+                ) -> tuple[dict[str, int], np.ndarray]:
     """Fields of a LOAD_TURN and the pixels of a box after it; what is beyond lanes and depth is noise."""
     tm, tn = config.oc_lanes, config.ic_lanes
-    by_channels = int(rng.integers(2))
-    lanes, depth = int(rng.integers(1, tm + 1)), int(rng.integers(1, tn + 1))
-    if rng.integers(2):
+    # Steps of less than half a block have no value beyond them.
+    lanes, depth = int(rng.integers(1, tm)), int(rng.integers(tn // 2, tn))
+    if not tails:
         lanes, depth = tm, tn
     rows, cols = (-(-lanes // tn), depth) if by_channels else (1, lanes)
     fields = {"by_channels": by_channels, "lanes": lanes, "depth": depth, "bank": int(rng.integers(2)),
@@ -55,7 +56,8 @@ def _check(config: NpuConfig, boxes: int, idle: float, stall: float, rng: np.ran
 
     async def compare(ctx) -> None:
         for number in range(boxes):
-            fields, box = random_turn(config, rng)
+            # First tails of both orders, then any.
+            fields, box = random_turn(config, rng, number % 2, tails=number < 2)
             if number < 2:
                 fields |= {"bank": number, "first": 1}
             ctx.set(turn.layout, fields)

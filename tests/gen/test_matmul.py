@@ -134,14 +134,21 @@ def test_rules() -> None:
             verify(Graph("wrong", tensors, graph.layers, graph.inputs, graph.outputs))
 
 
-def test_weights_wait_until_they_are_stored(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without the token the strict simulator names both instructions."""
-    program, _ = compile_kept(product_graph(reduced=20, rows=40, size=(1, 9)), MACHINES["16"])
-    assert any(i.opcode is Opcode.LOAD_WGT and i["stores"] for i in program.instructions)
+@pytest.mark.parametrize(("name", "load"), [("16", Opcode.LOAD_WGT), ("turn 16", Opcode.LOAD_ACT)])
+def test_weights_wait_until_they_are_stored(name: str, load: Opcode, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The second product's matrix is the first one's result. Without the token the strict simulator names both
+    instructions."""
+    graph = product_graph(reduced=8, rows=8, size=(8, 1))
+    (first,) = graph.layers
+    second = replace(first, name="again", matrix="y", output="z", zero_points=(0, 3))
+    tensors = {**graph.tensors, "z": replace(graph.tensors["y"], name="z")}
+    both = Graph("two", tensors, (first, second), graph.inputs, {"z": ("z", ())})
+    program, _ = compile_kept(both, {**MACHINES, **TURNING}[name])
+    assert any(i.opcode is load and i["stores"] for i in program.instructions)
     monkeypatch.setattr("gen.lowering.stores.Stores.last_writer", lambda *_: -1)
-    program, graph = compile_kept(product_graph(reduced=20, rows=40, size=(1, 9)), MACHINES["16"])
+    program, both = compile_kept(both, {**MACHINES, **TURNING}[name])
     with pytest.raises(HazardError, match="no token orders it after instruction"):
-        check_in_every_order(program, graph, 1)
+        check_in_every_order(program, both, 1)
 
 
 def test_nothing_is_zero_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
