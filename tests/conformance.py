@@ -42,8 +42,8 @@ BOUND = 2
 #: The same where values are only picked or moved.
 EXACT = 1
 
-#: Operators of ONNX with handlers; onnxruntime has more in the same domain.
-CLAIMED = sorted(operator for domain, operator in HANDLERS if not domain and onnx.defs.has(operator))
+#: Operators of ONNX with handlers.
+CLAIMED = sorted(operator for domain, operator in HANDLERS if not domain)
 #: Of these, functions that a table is; a step of the input may be many of the result.
 _FUNCTIONS = {operator for _, operator in FUNCTIONS}
 _MOVING = {"Concat", "DepthToSpace", "Dropout", "Flatten", "Gather", "GlobalMaxPool", "Identity", "MaxPool", "Pad",

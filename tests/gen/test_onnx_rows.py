@@ -62,6 +62,15 @@ def test_normalisations(rng: Rng, seed: int, tmp_path: Path) -> None:
     checked(b, tmp_path, seed, "normalise", "conv", "normalise")
 
 
+def test_without_a_mean(rng: Rng, seed: int, tmp_path: Path) -> None:
+    """The input has a mean, and a zero point, which is no part of it."""
+    b, channels = Builder(rng, opset=23), 52
+    x = b.dequantize(b.input(1, 9, channels), 0.08, 30)
+    gamma = b.constant(rng.uniform(0.05, 2, channels).astype(np.float32))
+    b.output(b.quantize(b.node("RMSNormalization", x, gamma, epsilon=1e-6), 0.05, -4), rank=3)
+    checked(b, tmp_path, seed, "normalise")
+
+
 def test_what_is_refused(rng: Rng, tmp_path: Path) -> None:
     for code, gamma, axis, machine in [
             ("needs-unit", 1, -1, Machine()), ("unsupported-form", -1, -1, MACHINE),
