@@ -4,6 +4,7 @@ import math
 from collections.abc import Sequence
 
 from cores.arch.numerics import TABLE_BYTES
+from cores.arch.rows import ENTRY_BITS, FACTOR_BITS, FACTOR_TABLE
 from cores.config import NpuConfig
 from cores.timing.compute import packed_products
 from cores.timing.store import ValueTableTiming
@@ -11,6 +12,9 @@ from gen.families.family import BlockRam
 from gen.families.registry import get_family
 
 __all__ = ["counted"]
+
+#: Of the row unit, for a row's mean, variance and factor, in slices of 18 x 25 bits.
+_ROW_MULTIPLIERS = 5
 
 
 def counted(component: str, config: NpuConfig, family: str) -> dict[str, float]:
@@ -24,8 +28,11 @@ def counted(component: str, config: NpuConfig, family: str) -> dict[str, float]:
         apart = config.oc_lanes if block_ram.lanes_apart else 1
         memories = [(config.entry_bits, config.input_depth)] * config.banks
         memories += [(config.acc_lanes * config.acc_width // apart, config.acc_depth)] * (2 * apart)
-        shared = config.pixel_lanes if packed_products(config) else 1
-        return {"dsp": config.macs / shared, "ram": _blocks(memories, block_ram)}
+        shared, others = config.pixel_lanes if packed_products(config) else 1, 0
+        if config.rows:     # a multiplier a lane and some of a row's numbers; exponentials of two lanes each, factors
+            others = config.ic_lanes + _ROW_MULTIPLIERS
+            memories += [(ENTRY_BITS, 256)] * (config.ic_lanes // 2) + [(FACTOR_BITS, len(FACTOR_TABLE))]
+        return {"dsp": config.macs / shared + others, "ram": _blocks(memories, block_ram)}
     if component == "store":
         # The value table's memories, one for each two lanes.
         word, count = ValueTableTiming.WORD, config.ic_lanes // ValueTableTiming.SHARED
