@@ -20,7 +20,7 @@ __all__ = ["CASES", "COSTLY", "MARKERS", "Guard", "costs_of", "for_check", "mark
 MARKERS = ("rtl", "synth", "cli", "slow", "full")
 
 #: Of a test with more cases than this, `for_check` takes so many: the first, the last and some between them.
-CASES = 3
+CASES = 2
 
 #: Marker -> the functions and classes that make a test one of that kind: a module, or a name in one.
 COSTLY = {

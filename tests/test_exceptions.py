@@ -6,6 +6,8 @@ import pkgutil
 import re
 from collections.abc import Iterator
 
+import pytest
+
 import boards
 import cores
 import gen
@@ -77,6 +79,7 @@ def given_codes() -> Iterator[str]:
                     yield str(code.value)
 
 
+@pytest.mark.slow
 def test_every_code_is_listed_once():
     listed = re.findall(r"^\| `([a-z-]+)` \|", (ROOT / "docs" / "errors.md").read_text(), re.M)
     assert len(listed) == len(set(listed)) and set(listed) == set(given_codes())

@@ -23,6 +23,7 @@ def test_instruction_fetch(lanes):
               name=f"instruction_fetch_{lanes}", parameters={"config": config.to_dict()})
 
 
+@pytest.mark.slow
 def test_instruction_check_refuses_what_decode_refuses():
     log_seed()
     words = [random_word() for _ in range(1000)] + [broken_word() for _ in range(1000)]

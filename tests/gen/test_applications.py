@@ -99,6 +99,7 @@ def test_samples_give_the_ranges_that_a_model_lacks(number: type, rng: np.random
     np.testing.assert_allclose(run.outputs[b.outputs[0].name], exact, atol=float(constants[f"{head}/scale"]))
 
 
+@pytest.mark.slow
 def test_samples_of_no_use(builder: Builder, rng: np.random.Generator, capsys: pytest.CaptureFixture):
     """It is said, and what is about layers is refused, as those stay what they are."""
     np.savez("x.npz", x=rng.uniform(-6, 6, (20, 4, 6, 6)).astype(np.float32))

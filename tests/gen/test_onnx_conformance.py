@@ -42,5 +42,6 @@ def test_refused(operator: str) -> None:
         assert REFUSED[operator] in verdict.refused or _PLACE.match(verdict.refused), verdict
 
 
+@pytest.mark.slow
 def test_operators_without_cases() -> None:
     assert [operator for operator in CLAIMED if operator not in cases()] == []

@@ -46,6 +46,7 @@ def model(request: pytest.FixtureRequest, rng: np.random.Generator, tmp_path: Pa
     return tmp_path / "model.onnx"
 
 
+@pytest.mark.slow
 def test_what_no_node_has_use_for_changes_nothing(model: Path) -> None:
     """Of each machine: with any units beside it that its cut did not miss, the model is cut the same."""
     cuts = {machine: _cut(model, machine) for machine in _machines()}

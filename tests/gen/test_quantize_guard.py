@@ -94,6 +94,7 @@ def test_what_is_said() -> None:
     assert "the range clips a (a.out) at 10.0 dB, 30.0 with all values" in excess(clipped, 1)
 
 
+@pytest.mark.slow
 def test_a_method_that_is_worse(given: tuple[str, ...], capsys: pytest.CaptureFixture):
     """On the samples that were held out, by the whole model."""
     assert main([*given, "--method", "percentile", "--percentile", "80"]) == 0

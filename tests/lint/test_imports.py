@@ -8,6 +8,7 @@ from tests.lint import imports
 from tests.lint.imports import Import, all_imports, broken, circle, imports_of, modules, needs
 
 
+@pytest.mark.slow
 def test_a_wrong_edge_is_found(monkeypatch: pytest.MonkeyPatch):
     """One that is missing, one too many, and a table that goes both ways."""
     edges = {**imports.EDGES, "cores.errors": "gen.ir", "gen.passes": "cores.config"}
