@@ -51,7 +51,7 @@ def random_image(program: Program, inputs: Mapping[str, np.ndarray], seed: int) 
 def golden_tensors(graph: Graph, inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
     """Every tensor of a graph, by the golden layers."""
     tensors = ByChannel(graph.tensors)
-    for name, values in inputs.items():
+    for name, values in {**graph.constants, **inputs}.items():
         tensors[name] = values[None]
     for layer in graph.layers:
         tensors[layer.output] = golden.run_layer(

@@ -37,6 +37,8 @@ class Bounds:
         self._tensors = _Sparse(graph.tensors)
         #: Of tensors that the model does not have: how far the number is that onnxruntime has there.
         self._apart = _Sparse(graph.tensors)
+        for name in graph.constants:
+            self._apart.put(name, np.array(graph.tensors[name].value_off), self.values(name).shape)
         for layer in graph.layers:
             self._follow(layer)
 

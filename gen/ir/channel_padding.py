@@ -14,7 +14,7 @@ def padding_values(graph: Graph) -> dict[str, int]:
 
     Of those alone that one layer writes: channels beyond a part of a tensor can be another's.
     """
-    values = {tensor: 0 for tensor, _ in graph.inputs.values()}
+    values = dict.fromkeys(graph.given, 0)
 
     def single(number: int) -> np.ndarray:
         return np.full((1, 1, 1), number)

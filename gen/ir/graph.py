@@ -3,7 +3,8 @@
 Feature maps are (C, H, W) int8 raw values with one scale and zero point a tensor. uint8 tensors of the model are
 shifted by 128 when they enter. Vectors (after Flatten, Gemm) are (C, 1, 1). Everything before and after the layers (the
 outermost quantise and dequantise, Softmax, reshapes of outputs) is host work, kept as steps on the graph's inputs and
-outputs. What each field may be is stated in `gen.ir.verify`.
+outputs. What each field may be is stated in `gen.ir.verify`. A tensor with a value is a constant, as a number for each
+pixel that is added: layers read it as they read any tensor.
 
 Tensors side by side (Concat), or some channels of one (Split), are no layers: a tensor can be part of another
 (`Part`, `gen.ir.parts`). Whether that is how they lie in memory is the machine's business.
@@ -12,6 +13,8 @@ Tensors side by side (Concat), or some channels of one (Split), are no layers: a
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeVar
+
+import numpy as np
 
 from gen.ir.host import HostStep
 from gen.ir.layers.base import Layer, output_size
@@ -42,6 +45,16 @@ class Graph:
     inputs: Mapping[str, tuple[str, tuple[HostStep, ...]]]
     #: Model output name -> tensor, and the host steps after it (starting from int8 or uint8 NCHW).
     outputs: Mapping[str, tuple[str, tuple[HostStep, ...]]]
+
+    @property
+    def constants(self) -> dict[str, np.ndarray]:
+        """Tensors that have a value, and these."""
+        return {name: tensor.value for name, tensor in self.tensors.items() if tensor.value is not None}
+
+    @property
+    def given(self) -> list[str]:
+        """Tensors that are there before the first layer: inputs and constants."""
+        return [*(tensor for tensor, _ in self.inputs.values()), *self.constants]
 
     def of(self, kind: type[_L]) -> Iterator[_L]:
         """Its layers of a kind."""

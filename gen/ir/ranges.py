@@ -36,6 +36,8 @@ def input_ranges(graph: Graph) -> Mapping[str, tuple[Range, ...]]:
     ranges = ByChannel(graph.tensors)
     for name, _ in graph.inputs.values():
         ranges[name] = np.array(any_int8(graph.tensors[name].shape[0]))
+    for name, value in graph.constants.items():
+        ranges[name] = np.array([value.min(axis=(1, 2)), value.max(axis=(1, 2))], np.int64)
     for layer in graph.layers:
         first = layer.requantize
         (low, high), *rest = (ranges[name] for name in layer.operands)

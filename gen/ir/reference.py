@@ -82,6 +82,10 @@ def run(graph: Graph, inputs: Mapping[str, np.ndarray], *,
     for name, array in converted.items():
         tensors[graph.inputs[name][0]] = array
         there.add(graph.inputs[name][0])
+    samples = len(next(iter(converted.values())))
+    for name, value in graph.constants.items():
+        tensors[name] = np.broadcast_to(value, (samples, *value.shape))
+        there.add(name)
     unread = count_readers(graph)
     for layer in graph.layers:
         zero_point = graph.tensors[layer.input].zero_point

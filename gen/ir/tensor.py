@@ -1,7 +1,7 @@
 """What layers read and make, and the parameters by which sums become values of it."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -23,7 +23,9 @@ class Tensor:
     ``onnx_name`` is the quantised ONNX tensor it stands for, ``onnx_unsigned`` whether that is uint8. ``signs``: every
     value is -1 or +1, as `gen.ir.verify` proves of the layer that writes it; the ONNX tensor is then float. With
     ``part`` its values are those of channels of another tensor: what is written to one of both can be read from the
-    other. What they stand for, scale and zero point, is each one's own.
+    other. What they stand for, scale and zero point, is each one's own. With ``value``, int8 of ``shape``, it is a
+    constant: no layer writes it, and programs have it as data that nothing overwrites. ``value_off``: how far that is
+    from the model's numbers at most, in steps.
     """
 
     name: str
@@ -34,6 +36,8 @@ class Tensor:
     onnx_unsigned: bool = False
     signs: bool = False
     part: Part | None = None
+    value: np.ndarray | None = field(default=None, compare=False, repr=False)
+    value_off: float = 0.0
 
 
 @dataclass(frozen=True, eq=False)

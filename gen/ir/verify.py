@@ -26,8 +26,11 @@ __all__ = ["verify"]
 def verify(graph: Graph) -> None:
     """Check every rule of the IR. Raises GraphError that names the layer, tensor, input or output, and the rule."""
     for key, tensor in graph.tensors.items():
-        _refuse(f"tensor {key}", chain(_tensor_problems(key, tensor), _part_problems(graph, tensor)))
+        _refuse(f"tensor {key}", chain(
+            _tensor_problems(key, tensor), _part_problems(graph, tensor), _constant_problems(tensor)))
     written = Present(graph.tensors)
+    for key in graph.constants:
+        written.add(key)
     for name, (key, steps) in graph.inputs.items():
         _refuse(f"input {name}", chain(_input_problems(graph, key, written), _steps_problems(steps)))
         written.add(key)
@@ -75,6 +78,18 @@ def _part_problems(graph: Graph, tensor: Tensor) -> Iterator[str]:
         yield f"is {tensor.shape[1:]} large and part of {part.whole!r}, which is {whole.shape[1:]}"
     if tensor.signs or whole.signs:
         yield "signs are neither parts nor have any"
+    if whole.value is not None:
+        yield f"is part of {part.whole!r}, which is a constant"
+
+
+def _constant_problems(tensor: Tensor) -> Iterator[str]:
+    value = tensor.value
+    if value is None:
+        return
+    if not isinstance(value, np.ndarray) or value.dtype != np.int8 or value.shape != tensor.shape:
+        yield f"its value must be int8 {tensor.shape}"
+    if tensor.part or tensor.signs:
+        yield "a constant is neither part of another tensor nor signs"
 
 
 def _input_problems(graph: Graph, key: str, written: Present) -> Iterator[str]:
@@ -83,7 +98,7 @@ def _input_problems(graph: Graph, key: str, written: Present) -> Iterator[str]:
     if graph.tensors[key].part:
         yield f"tensor {key!r} is part of another, as only what layers make can be"
     if written.any_of(key):
-        yield f"tensor {key!r} is that of another input"
+        yield f"tensor {key!r} is that of another input, or a constant"
     if graph.tensors[key].signs:
         yield f"tensor {key!r} can hold more than -1 and +1"
 

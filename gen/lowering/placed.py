@@ -44,15 +44,17 @@ class PlacedGraph:
     steps: Sequence[tuple[PlacedLayer, ...]]
     constants: np.ndarray
     write_start: int
-    #: In memory.
+    #: Feature maps in memory.
     tensors: dict[str, Placement]
+    #: Tensors that are constants.
+    given: dict[str, Placement]
     end: int
     buffer: InputBuffer
 
     @property
     def places(self) -> Mapping[str, Placement | BufferPlacement]:
         """Of all tensors."""
-        return {**self.tensors, **self.buffer.places}
+        return {**self.tensors, **self.given, **self.buffer.places}
 
     @classmethod
     def of(cls, mapped: MappedGraph, *, keep_all: bool = False, contents: bool = True) -> "PlacedGraph":
@@ -74,11 +76,21 @@ class PlacedGraph:
                 placed.append(PlacedLayer(number, layer, weights, parameters, _constants(layer, constants)))
                 number += 1
             steps.append(tuple(placed))
+        given = {name: _given(value, constants, config.beat_bytes, contents=contents)
+                 for name, value in mapped.graph.constants.items()}
         write_start = aligned(constants.beats, config.ic_lanes)
         tensors, end = arrange(in_memory(mapped, keep_all=keep_all), write_start, config.ic_lanes)
         if end > MAX_BEATS:
             raise UnfitError(_largest(mapped, end))
-        return cls(mapped, steps, constants.data(), write_start, tensors, end, in_buffer(mapped))
+        return cls(mapped, steps, constants.data(), write_start, tensors, given, end, in_buffer(mapped))
+
+
+def _given(value: np.ndarray, constants: Constants, beat_bytes: int, *, contents: bool) -> Placement:
+    """The place of a tensor that is a constant."""
+    place = Placement(0, value.shape)
+    offset = (constants.add(place.packed(value, beat_bytes)) if contents
+              else constants.reserve(place.beats(beat_bytes)))
+    return replace(place, offset=offset)
 
 
 def _constants(layer: MappedLayer, constants: Constants) -> dict[Opcode, range]:
@@ -188,4 +200,4 @@ def in_memory(mapped: MappedGraph, *, keep_all: bool) -> dict[str, tuple[Placeme
         return Placement(place.start // mapped.config.ic_lanes * height * width, (channels, height, width), whole=whole)
 
     return {name: (form(name), always if keep_all else times[origin(graph.tensors, name)[0]])
-            for name in times if name not in mapped.kept}
+            for name in times if name not in mapped.kept and graph.tensors[name].value is None}

@@ -31,7 +31,7 @@ def verify_mapped(mapped: MappedGraph) -> None:
     tn, tensors = mapped.config.ic_lanes, mapped.graph.tensors
     known = {layer.output: layer.name for layer in mapped.graph.layers}
     written = Present(tensors)
-    for name, _ in mapped.graph.inputs.values():
+    for name in mapped.graph.given:
         written.add(name)
     for name in tensors:
         whole, channels = origin(tensors, name)
@@ -112,6 +112,8 @@ def verify_placed(placed: PlacedGraph) -> None:
     _verify_buffer(placed)
     tn = placed.mapped.config.ic_lanes
     _require(len(placed.constants) <= placed.write_start, "constants reach into the feature maps")
+    _require(all(place.offset + place.beats(tn) <= len(placed.constants) for place in placed.given.values()),
+             "a tensor that is a constant lies outside of these")
     needed = in_memory(placed.mapped, keep_all=False)
     _require(needed.keys() == placed.tensors.keys(), "a tensor in memory has no place, or one without need has")
     for name, place in placed.tensors.items():

@@ -6,6 +6,7 @@ from functools import cached_property
 from itertools import pairwise
 from typing import Annotated, ClassVar, Literal
 
+import numpy as np
 from msgspec import Meta
 
 from cores.arch.numerics import MAP_PIXELS
@@ -53,6 +54,10 @@ class Placement:
 
     def beats(self, tn: int) -> int:
         return layout.beats(self.shape, tn, signs=self.signs, interleaved=self.interleaved)
+
+    def packed(self, values: np.ndarray, tn: int) -> np.ndarray:
+        """An int8 map (C, H, W) as it lies there: uint8 (beats, tn)."""
+        return layout.pack(values, tn, interleaved=self.interleaved).reshape(-1, tn)
 
     def destination(self, block: int, pixel: int, *, row_step: int = 1) -> Destination:
         """Of what is stored from a block's ``pixel`` on, a row of it to every ``row_step``-th row."""

@@ -190,6 +190,17 @@ class GraphBuilder:
             whole = np.arange(record.order.size).reshape(record.shape)
             self.tensor(replace(value.quantised, order=channels_first(whole)), value.scale, value.zero_point)
 
+    def add_constant(self, name: str, value: np.ndarray, quantisation: Quantisation, off: float = 0.0) -> str:
+        """The tensor of a constant: int8 (C, H, W), the zero point being the internal one, and how far it is from the
+        model's numbers at most, in steps.
+        """
+        name = unique(name, self.tensors)
+        self.tensors[name] = Tensor(name, value.shape, quantisation.scale, quantisation.internal, value=value,
+                                    value_off=off)
+        self.orders[name] = np.arange(value.size).reshape(1, *value.shape)
+        self._clip_bounds[name] = int(value.min()), int(value.max())
+        return name
+
     def add_part(self, whole: str, first: int, count: int) -> str:
         """The tensor of some channels of one that is there."""
         source = self.tensors[whole]
@@ -206,9 +217,9 @@ class GraphBuilder:
         return Quantised(name, order, result.quantisation.unsigned)
 
     def join(self, tensor: str, part: Part) -> bool:
-        """Make a tensor part of another. False if it must stay what it is: an input, or part of something else."""
+        """Make a tensor part of another. False if it must stay what it is: an input, a constant, or part of another."""
         old = self.tensors[tensor]
-        if old.part or old.signs or self.is_input(tensor):
+        if old.part or old.signs or old.value is not None or self.is_input(tensor):
             return False
         self.tensors[tensor] = replace(old, part=part)
         self._widen(part.whole, self.clip_bounds(tensor))

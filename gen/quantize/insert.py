@@ -43,6 +43,8 @@ def insert(model: onnx.ModelProto, plan: Plan, ranges: Mapping[str, tuple[float,
         quantizer.quantize_activation_tensor(name)
     for name, (source, node) in plan.like.items():
         quantizer.quantize_output_same_as_input(name, source, node)
+    for name in sorted(plan.maps):
+        quantizer.quantize_weight_tensor(name)
     for layer in plan.layers:
         if options.per_channel:
             quantizer.quantize_weight_tensor_per_channel(layer.weights, layer.axis)

@@ -77,14 +77,15 @@ class Plan:
     """``tensors``: value to be quantised -> the node that computes it, "" for an input of the model; those of a layer
     with a clip after it have the layer's. ``like``: picked value -> (the quantised one it is of, the picking node).
     ``centred``: those of ``tensors`` that have the zero point 0, as a Sign reads them: their signs are there already.
-    ``binary``: layers that are exact as they are. ``not_binary``: layers that read signs, but are int8 -> why, of their
-    weights.
+    ``maps``: constants beside activations that have a number for each pixel. ``binary``: layers that are exact as they
+    are. ``not_binary``: layers that read signs, but are int8 -> why, of their weights.
     """
 
     tensors: dict[str, str] = field(default_factory=dict)
     like: dict[str, tuple[str, str]] = field(default_factory=dict)
     centred: set[str] = field(default_factory=set)
     layers: list[Layer] = field(default_factory=list)
+    maps: set[str] = field(default_factory=set)
     binary: list[str] = field(default_factory=list)
     not_binary: dict[str, str] = field(default_factory=dict)
 
@@ -168,6 +169,8 @@ class _Planner:
         else:
             for name in inputs:
                 self._quantise(name)
+            if node.op_type in (*AFFINE, "Concat"):
+                self._plan.maps.update(name for name in node.input if name in self._constants)
             self._give(node, _Kind.RESULT if node.op_type in AVERAGES else _Kind.SUM)
             if node.op_type not in (*AVERAGES, *JOINS) and not self._is_multiplied(node):
                 for name in node.output:

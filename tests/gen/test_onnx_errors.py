@@ -247,7 +247,7 @@ MODELS: list[tuple[Callable[[Builder, str], str], dict[str, Any]]] = [
      dict(code="unsupported-form", operator="ReduceMean", attribute="axes")),
     (lambda b, x: b.node("ReduceMax", x, axes=[3]),
      dict(code="unsupported-form", operator="ReduceMax", attribute="axes")),
-    (lambda b, x: b.node("Add", x, b.constant(np.arange(6, dtype=np.float32))),
+    (lambda b, x: b.node("Add", x, b.constant(np.ones((2, 3, 6, 6), np.float32))),
      dict(code="operand-shapes", operator="Add")),
     (lambda b, x: b.node("Mul", x, x), dict(code="needs-unit", operator="Mul", unit="table")),
     (lambda b, x: b.node("Div", b.constant(np.float32(1)), x), dict(code="needs-unit", operator="Div", unit="table")),

@@ -10,6 +10,7 @@ from gen.onnx.channels import chosen
 from gen.onnx.constants import constant
 from gen.onnx.context import Context
 from gen.onnx.handlers.affine import affine, negated, turned_copy
+from gen.onnx.maps import constant_like, has_map, minus
 from gen.onnx.model import NodeError
 from gen.onnx.quantise import settled
 from gen.onnx.refusals import refusal
@@ -37,7 +38,8 @@ Operand = Real | Pending | PendingTable
     "of two tensors of one shape in the layer that makes one of them, else a copy that adds; of a tensor and one "
     "number for all channels of each pixel as a 1x1 convolution that repeats that, too; with `--features product`, of "
     "a tensor and one number for each channel that the model computes; of a constant for each channel in the bias of "
-    "the layer in front of it, else a depthwise layer"))
+    "the layer in front of it, else a depthwise layer; of one for each pixel, as a position embedding, as of a tensor "
+    "that is data of the program"))
 def add(context: Context, inputs: Inputs) -> Value:
     return added(context, inputs, context.node.inputs)
 
@@ -48,8 +50,20 @@ def added(context: Context, inputs: Inputs, names: Sequence[str]) -> Value:
     constants = [v for v in values if isinstance(v, Constant | QuantisedConstant)]
     others = [v for v in values if isinstance(v, Pending | PendingPool | Real)]
     if len(constants) == 1 and len(others) == 1:
-        return affine(context, others[0], np.ones(1), constant(constants[0], "the bias"))
+        operands = _with_map(context, others[0], constants[0])
+        if not operands:
+            return affine(context, others[0], np.ones(1), constant(constants[0], "the bias"))
+        return _sum(context, *operands)
     return _sum(context, *_operands(context, inputs, names))
+
+
+def _with_map(context: Context, value: Value | None, number: Constant | QuantisedConstant) -> list[Operand]:
+    """A value and a constant, as operands, if the constant differs from pixel to pixel of it; else none."""
+    if isinstance(value, Real):
+        value = context.activation(value)
+    if isinstance(value, Pending | Real) and has_map(context, value, constant(number, "the operand")):
+        return [value, constant_like(context, number, value)]
+    return []
 
 
 @HANDLERS.handles("Sub", conditions=(
@@ -59,11 +73,17 @@ def subtract(context: Context, inputs: Inputs) -> Value:
     a, b = inputs
     if isinstance(a, Constant | QuantisedConstant) and isinstance(b, Constant | QuantisedConstant):
         return Constant(constant(a, "the operand") - constant(b, "the operand"))
+    operands: list[Operand] = []
     if isinstance(b, Constant | QuantisedConstant):
-        return affine(context, a, np.ones(1), -constant(b, "the operand").astype(np.float64))
+        operands = _with_map(context, a, minus(b))
+        if not operands:
+            return affine(context, a, np.ones(1), -constant(b, "the operand").astype(np.float64))
+        return _sum(context, *operands)
     if isinstance(a, Constant | QuantisedConstant):
-        return affine(context, b, -np.ones(1), constant(a, "the operand").astype(np.float64))
-    minuend, subtrahend = _operands(context, inputs, context.node.inputs)
+        operands = _with_map(context, b, a)
+        if not operands:
+            return affine(context, b, -np.ones(1), constant(a, "the operand").astype(np.float64))
+    subtrahend, minuend = operands or reversed(_operands(context, inputs, context.node.inputs))
     if isinstance(subtrahend, Pending) and not isinstance(minuend, Pending):
         return _sum(context, negated(context, subtrahend), minuend)
     if (isinstance(subtrahend, Real) and not isinstance(minuend, Pending)

@@ -12,6 +12,7 @@ from gen.onnx.broadcast import paired
 from gen.onnx.builder import GraphBuilder
 from gen.onnx.constants import constant
 from gen.onnx.context import Context
+from gen.onnx.maps import constant_like, has_map, spread
 from gen.onnx.model import NodeError
 from gen.onnx.pooling import copy
 from gen.onnx.quant_scales import as_convolution
@@ -36,15 +37,11 @@ HANDLERS = Registry()
 
 def _per_channel(value: Pending | PendingPool, number: np.ndarray) -> np.ndarray:
     """A constant operand as one number for each channel of a layer's result."""
-    try:
-        spread = np.broadcast_to(number.astype(np.float64), value.order.shape)
-    except ValueError:
-        raise NodeError(f"its constant of shape {number.shape} repeats an activation of shape {value.order.shape}, "
-                        "which the machine does not", code="operand-shapes") from None
+    values = spread(value.order, number.astype(np.float64)).ravel()
     owners = value.order.ravel() // prod(value.shape[1:])
     numbers = np.ones(value.shape[0])       # of a channel that is cut off as a whole: any
-    numbers[owners] = spread.ravel()
-    if not (numbers[owners] == spread.ravel()).all():
+    numbers[owners] = values
+    if not (numbers[owners] == values).all():
         raise NodeError("the constant must be one number for each channel", code="operand-shapes")
     return numbers
 
@@ -112,7 +109,11 @@ def _product(context: Context, inputs: Inputs) -> Value:
     if not context.units.have("product"):
         raise NodeError("has two activations as its operands; --features product multiplies them on the accelerator",
                         code="needs-unit", unit="product")
-    a, b = paired(context, *(context.activation(value, "an operand") for value in inputs))
+    return _of_two(context, *paired(context, *(context.activation(value, "an operand") for value in inputs)))
+
+
+def _of_two(context: Context, a: Real, b: Real) -> PendingOperation:
+    """Their product, on a machine that multiplies."""
     name = context.node.name
 
     def operation(middle: Tensor, result: Quantisation, bounds: tuple[int, int]) -> Multiply:
@@ -125,10 +126,18 @@ def _product(context: Context, inputs: Inputs) -> Value:
 
 def multiply(context: Context, inputs: Inputs) -> Value:
     """The product of two inputs, of which one may be a constant."""
-    values = sorted(inputs, key=lambda value: isinstance(value, Constant | QuantisedConstant))
-    if not isinstance(values[1], Constant | QuantisedConstant):
+    value, factor = sorted(inputs, key=lambda value: isinstance(value, Constant | QuantisedConstant))
+    if not isinstance(factor, Constant | QuantisedConstant):
         return _product(context, inputs)
-    return affine(context, values[0], constant(values[1], "the operand").astype(np.float64), np.zeros(1))
+    numbers = constant(factor, "the operand").astype(np.float64)
+    if numbers.size > 1 and isinstance(value, Real):
+        value = context.activation(value)
+        if has_map(context, value, numbers):
+            if not context.units.have("product"):
+                raise NodeError("multiplies by a constant for each pixel; --features product does that on the "
+                                "accelerator", code="needs-unit", unit="product")
+            return _of_two(context, value, constant_like(context, factor, value))
+    return affine(context, value, numbers, np.zeros(1))
 
 
 @HANDLERS.handles("Mul", "Div", conditions=(
@@ -136,8 +145,8 @@ def multiply(context: Context, inputs: Inputs) -> Value:
     "constant divided by an activation by a table. Mul with `--features product` also of two tensors of one shape, or "
     "of a tensor and one number for each channel that the model computes (squeeze and excitation): in the layer that "
     "makes one of them, else a copy, three cycles of the store engine for each pixel of a block; one number for all "
-    "channels of each pixel (spatial attention) is repeated first, by a 1x1 convolution. Quotients of two activations "
-    "are refused"))
+    "channels of each pixel (spatial attention) is repeated first, by a 1x1 convolution; a constant with a number for "
+    "each pixel is a tensor, too. Quotients of two activations are refused"))
 def arithmetic(context: Context, inputs: Inputs) -> Value:
     op = context.node.op
     constants = [isinstance(v, Constant | QuantisedConstant) for v in inputs]
