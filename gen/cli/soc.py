@@ -49,6 +49,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
                         help="in place of writing files: run a model or program on the system in Verilator, with "
                              "LiteDRAM's controller and a model of the memory, over UARTBone; with --cpu by the "
                              "processor, from memory")
+    parser.add_argument("--doctor", action="store_true",
+                        help="with --cpu, in place of writing files: the ladder of checks of a new board, by the "
+                             "processor of the simulated system")
     parser.add_argument("--input", type=Path, metavar="FILE", help="samples for --simulate, as for `run`")
     parser.add_argument("--limit", type=positive, metavar="N", help="the first N samples")
     parser.add_argument("--serve", type=_port, metavar="PORT",
@@ -76,6 +79,8 @@ def run(arguments: argparse.Namespace) -> int:
         from gen.soc.processor import get_processor
 
         processor = get_processor(arguments.cpu)
+        if arguments.doctor:
+            return _doctor(target, config, processor, clock, arguments)
         if arguments.simulate is not None:
             return _simulate_processor(target, config, processor, clock, arguments)
         return _write(target, config, clock, arguments, processor)
@@ -90,18 +95,20 @@ def _require_sense(arguments: argparse.Namespace) -> None:
     if (arguments.simulate is None) != (arguments.input is None):
         raise UsageError("--simulate MODEL and --input FILE go together", code="option-conflict")
     given = {"bitstream": arguments.bitstream, "simulate": arguments.simulate is not None,
-             "serve": arguments.serve is not None}
+             "serve": arguments.serve is not None, "doctor": arguments.doctor}
     ways = [name for name, there in given.items() if there]
     if len(ways) > 1:
         raise UsageError(f"--{ways[0]} and --{ways[1]} exclude each other", code="option-conflict")
-    if arguments.cpu is None and arguments.image is not None:
-        raise UsageError("--image goes with --cpu NAME, for which the model is compiled", code="option-conflict")
+    if arguments.cpu is None and (arguments.image is not None or arguments.doctor):
+        raise UsageError(f"{'--doctor' if arguments.doctor else '--image'} goes with --cpu NAME, for which it is "
+                         "compiled", code="option-conflict")
     if arguments.cpu is not None and arguments.serve is not None:
         raise UsageError("--cpu and --serve exclude each other", code="option-conflict")
-    if arguments.image is not None and ways == ["simulate"]:
-        raise UsageError("--image and --simulate exclude each other", code="option-conflict")
-    if ways == ["simulate"] and arguments.output is not None:
-        raise UsageError("-o goes with the system's files, which --simulate does not write", code="option-conflict")
+    for name in {"simulate", "doctor"}.intersection(ways):
+        if arguments.image is not None:
+            raise UsageError(f"--image and --{name} exclude each other", code="option-conflict")
+        if arguments.output is not None:
+            raise UsageError(f"-o goes with the system's files, which --{name} does not write", code="option-conflict")
 
 
 def _write(target: Target, config: "NpuConfig", clock: float, arguments: argparse.Namespace,
@@ -151,15 +158,40 @@ def _show_clock(report: "RouteReport", clock: float) -> None:
 
 def _image(model: Path, config: "NpuConfig", processor: "Processor", description: dict[str, Any]
            ) -> dict[str, bytes]:
-    """A model in C for the processor of a system, and what is loaded into its memory."""
+    """A model in C for the processor of a system and the ladder of a new board: sources, and what is loaded."""
     from gen.deploy.c_model import c_model
     from gen.run.application import open_application
-    from gen.soc.firmware import compile_firmware, firmware_files
+    from gen.soc.firmware import compile_image, firmware_files
 
     with status(f"{model.name} for {processor.name}") as remark:
         made = c_model(open_application(model, config, progress=remark).file)
-        firmware = compile_firmware(made, firmware_files(made, description, processor))
-    return {f"firmware/{name}": content for name, content in firmware.files.items()}
+        files = firmware_files(made, config, description, processor)
+        files |= {name: compile_image(files, name) for name in ("firmware.bin", "doctor.bin")}
+    return {f"firmware/{name}": content for name, content in files.items()}
+
+
+def _doctor(target: Target, config: "NpuConfig", processor: "Processor", clock: float, arguments: argparse.Namespace
+            ) -> int:
+    from gen.soc.doctor import examine
+    from gen.soc.firmware import compile_image, image_files
+    from gen.soc.image import Waiting
+    from gen.soc.inference import awake_client
+    from gen.soc.simulator import simulate
+
+    with status(f"compiling the system of {target.title}"):
+        line, description = simulate(target, config, clock_mhz=clock, processor=processor)
+    with status(f"compiling the checks for {processor.name}"):
+        image = compile_image(image_files(config, description, processor), "doctor.bin")
+    with line, status(f"{target.title}, simulated"):
+        findings, well = examine(awake_client(line, description), description, image,
+                                 Waiting(lambda: line.run(_PAUSE), _PATIENCE))
+    if arguments.json:
+        print_json({"board": target.name, "macs": config.macs, "cpu": processor.name, "ok": well,
+                    "findings": findings})
+    else:
+        for finding in findings:
+            console.print(finding, soft_wrap=True)
+    return 0 if well else FAILED
 
 
 def _simulate_processor(target: Target, config: "NpuConfig", processor: "Processor", clock: float,
@@ -169,6 +201,7 @@ def _simulate_processor(target: Target, config: "NpuConfig", processor: "Process
     from gen.run.inputs import read_samples
     from gen.run.runner import run_model
     from gen.soc.firmware import compile_firmware, firmware_files
+    from gen.soc.image import Waiting
     from gen.soc.inference import awake_client
     from gen.soc.samples import run_samples, wrong_values
     from gen.soc.simulator import simulate
@@ -180,13 +213,13 @@ def _simulate_processor(target: Target, config: "NpuConfig", processor: "Process
     with status(f"compiling the system of {target.title}"):
         line, description = simulate(target, config, clock_mhz=clock, processor=processor)
     with status(f"compiling {arguments.simulate.name} for {processor.name}"):
-        firmware = compile_firmware(model, firmware_files(model, description, processor))
+        firmware = compile_firmware(model, firmware_files(model, config, description, processor))
     count = len(samples)
     with line, counter(f"{target.title}, simulated", count) as tell:
         found, load_cycles = run_samples(
             awake_client(line, description), description, firmware,
             [{name: array[number] for name, array in samples.inputs.items()} for number in range(count)],
-            pause=lambda: line.run(_PAUSE), patience=_PATIENCE, progress=lambda done: tell(done, 0))
+            Waiting(lambda: line.run(_PAUSE), _PATIENCE, lambda done: tell(done, 0)))
     expected = run_model(application, samples, "reference").inferences
     wrong = sum(wrong_values(one.outputs, other.outputs) for one, other in zip(found, expected, strict=True))
     values = sum(array.size for one in expected for array in one.outputs.values())

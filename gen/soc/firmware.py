@@ -1,30 +1,32 @@
-"""A model's image for the processor of a system: its sources, compiled, and the samples that are put beside it."""
+"""Images for the processor of a system: their sources, compiled, and the samples that are put beside a model's."""
 
 import struct
 import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import astuple, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from shutil import which
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
+from cores.config import NpuConfig
+from gen.bringup.programs import bring_up
+from gen.deploy.c_bringup import c_bringup
 from gen.deploy.c_model import CModel, ModelPort
-from gen.deploy.c_sources import board_header, template
+from gen.deploy.c_sources import board_header, library_files, template
+from gen.soc.image import MAGIC, mailbox_of
 from gen.soc.processor import Processor
 from npudriver.files import named, read_file
 from sim.toolchain import ToolError, child_process
 
-__all__ = ["MAILBOX_OFFSET", "Firmware", "FirmwareError", "Mailbox", "compile_firmware", "firmware_files"]
+__all__ = ["Firmware", "FirmwareError", "compile_firmware", "compile_image", "firmware_files", "image_files"]
 
 _SOURCES = Path(__file__).resolve().parents[2] / "npudriver" / "c"
 #: Of the tools, what their names begin with: the Makefile's.
 _CROSS = "riscv64-unknown-elf-"
-#: Of npudriver/c/vexriscv/firmware.h: where the mailbox is in an image, and what aligns samples and their parts.
-MAILBOX_OFFSET = 16
+#: Of npudriver/c/vexriscv/firmware.c: what aligns samples and their parts.
 _ALIGNMENT = 32
-_MAGIC = 0x4355504e
 
 
 class FirmwareError(ToolError):
@@ -33,47 +35,13 @@ class FirmwareError(ToolError):
     code = "processor-image"
 
 
-@dataclass(frozen=True)
-class Mailbox:
-    """As ``npugen_mailbox`` of npudriver/c/vexriscv/firmware.h."""
-
-    magic: int
-    samples: int
-    count: int
-    done: int
-    state: int
-    status: int
-    what: int
-    fault_code: int
-    fault_index: int
-    cause: int
-    instruction: int
-    value: int
-    load_cycles: int
-
-    #: Of the C structure.
-    LAYOUT: ClassVar = struct.Struct("<12IQ")
-
-    @classmethod
-    def read(cls, data: bytes) -> "Mailbox":
-        return cls(*cls.LAYOUT.unpack(data[:cls.LAYOUT.size]))
-
-    def to_bytes(self) -> bytes:
-        return self.LAYOUT.pack(*astuple(self))
-
-
 @dataclass(frozen=True, eq=False)
 class Firmware:
-    """``image`` is loaded where memory begins; ``files``: of which it was compiled, with itself."""
+    """A model's ``image``, which is loaded where memory begins."""
 
     image: bytes
-    files: Mapping[str, bytes]
     inputs: Sequence[ModelPort]
     outputs: Sequence[ModelPort]
-
-    @property
-    def mailbox(self) -> Mailbox:
-        return Mailbox.read(self.image[MAILBOX_OFFSET:])
 
     @property
     def rank(self) -> int:
@@ -116,18 +84,27 @@ def _bytes(port: ModelPort) -> int:
     return port.values * np.dtype(port.dtype).itemsize
 
 
-def firmware_files(model: CModel, description: Mapping[str, Any], processor: Processor) -> dict[str, bytes]:
-    """Name -> content of an image's sources. ``description``: ``system.json`` of a system with ``processor``."""
+def image_files(config: NpuConfig, description: Mapping[str, Any], processor: Processor) -> dict[str, bytes]:
+    """Name -> content of the sources of ``doctor.bin``, the ladder of a new board.
+
+    ``description``: ``system.json`` of a system with ``processor``.
+    """
     facts = {"registers": description["registers"], "memory": description["regions"]["main_ram"],
              "line": processor.line, "hertz": round(description["clock_mhz"] * 1e6)}
     own = {path.name: read_file(path) for path in sorted((_SOURCES / processor.name).iterdir())}
     made = {name: template(f"{name}.jinja").render(**facts).encode() for name in ("npugen_soc.h", "npugen_soc.ld")}
     made |= board_header(description["board"], description["regions"]["npu"]["base"], description["interrupt"])
-    return {**model.files, **own, **made}
+    return {**library_files(config), **c_bringup(bring_up(config)), **own, **made}
 
 
-def compile_firmware(model: CModel, files: Mapping[str, bytes]) -> Firmware:
-    """The image of ``files``, by the compiler that their Makefile names.
+def firmware_files(model: CModel, config: NpuConfig, description: Mapping[str, Any], processor: Processor
+                   ) -> dict[str, bytes]:
+    """Those of `image_files`, and of ``firmware.bin``, a model's."""
+    return {**model.files, **image_files(config, description, processor)}
+
+
+def compile_image(files: Mapping[str, bytes], name: str) -> bytes:
+    """The image ``name`` of ``files``, by the compiler that their Makefile names.
 
     Raises ToolError when a tool is missing, FirmwareError when one fails or the image does not fit into memory.
     """
@@ -135,17 +112,21 @@ def compile_firmware(model: CModel, files: Mapping[str, bytes]) -> Firmware:
         if which(tool) is None:
             raise ToolError(f"{tool} is not installed, which compiles for the processor: apt install "
                             "gcc-riscv64-unknown-elf picolibc-riscv64-unknown-elf make")
-    with tempfile.TemporaryDirectory(prefix="npugen-firmware-") as name:
-        folder = Path(name)
+    with tempfile.TemporaryDirectory(prefix="npugen-firmware-") as place:
+        folder = Path(place)
         with named(folder):
             for file, content in files.items():
                 (folder / file).write_bytes(content)
-        with child_process(["make", "--no-print-directory", "firmware.bin"], folder) as process:
+        with child_process(["make", "--no-print-directory", name], folder) as process:
             said, _ = process.communicate()
         if process.returncode:
             lines = [line for line in said.splitlines() if "rror" in line or "does not fit" in line] or ["no message"]
             raise FirmwareError(f"the processor's image cannot be compiled: {lines[0]}")
-        made = {file: read_file(folder / file) for file in ("firmware.elf", "firmware.bin")}
-    firmware = Firmware(made["firmware.bin"], {**files, **made}, model.inputs, model.outputs)
-    assert firmware.mailbox.magic == _MAGIC
-    return firmware
+        image = read_file(folder / name)
+    assert mailbox_of(image).magic == MAGIC
+    return image
+
+
+def compile_firmware(model: CModel, files: Mapping[str, bytes]) -> Firmware:
+    """A model's image; raises as `compile_image` does."""
+    return Firmware(compile_image(files, "firmware.bin"), model.inputs, model.outputs)

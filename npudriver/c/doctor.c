@@ -9,13 +9,13 @@
 #include "npugen_doctor.h"
 #include "npugen_example.h"
 
-static void report(void *context, const npugen_finding *finding) {
+static void print(void *context, const char *text, size_t size) {
     (void)context;
-    if (finding->ok)
-        printf("ok     %s: %s\n", finding->check, finding->found);
-    else
-        printf("FAILED %s: %s; most likely %s; next: %s\n", finding->check, finding->found, finding->wrong,
-               finding->next);
+    fwrite(text, 1, size, stdout);
+}
+
+static void report(void *context, const npugen_finding *finding) {
+    npugen_put_finding(finding, print, context);
     fflush(stdout);
 }
 
@@ -28,11 +28,6 @@ static int has_interrupt(const npugen_backend *backend) {
     (void)backend->wait(backend->context, 0); /* a node that names none is found out by this */
     return uio.interrupt >= 0;
 #endif
-}
-
-static void print(void *context, const char *text, size_t size) {
-    (void)context;
-    fwrite(text, 1, size, stdout);
 }
 
 int main(int argc, char **argv) {

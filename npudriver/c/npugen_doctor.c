@@ -591,12 +591,18 @@ static npugen_status prepare(bench *b, const npugen_trial *trial, const npugen_b
     return b->device.backend.to_device(b->device.backend.context, region, 0, region->size);
 }
 
+/* Puts into the processor's cache what is in memory: one that is not invalidated after the run shows it then. */
+static void fetch(const uint8_t *begin, size_t size) {
+    for (size_t at = 0; at < size; at += LINE_BYTES) (void)*(const volatile uint8_t *)(begin + at);
+}
+
 static npugen_status run_trial(bench *b, const npugen_trial *trial, npugen_program *program, tally *t) {
     const npugen_buffer *region = &program->regions[0];
     const size_t output = (size_t)trial->output * NPUGEN_BEAT_BYTES;
     npugen_status status = prepare(b, trial, region, -1);
     for (unsigned run = 0; status == NPUGEN_OK && run < RUNS; ++run) {
         status = prepare(b, trial, region, (int)run);
+        fetch(region->data + output, trial->expected_size);
         if (status == NPUGEN_OK) status = npugen_start(&b->device, program, 0);
         if (status == NPUGEN_OK) status = npugen_wait(&b->device, PATIENCE_US);
         if (status == NPUGEN_OK)
@@ -744,4 +750,13 @@ int npugen_examine(const npugen_doctor *doctor) {
         if (!end(&b, check_engine(&b, &doctor->trials[number]))) return 0;
     }
     return 1;
+}
+
+void npugen_put_finding(const npugen_finding *finding, void (*put)(void *context, const char *text, size_t size),
+                        void *context) {
+    const char *const parts[] = {finding->ok ? "ok     " : "FAILED ", finding->check, ": ", finding->found,
+                                 "; most likely ", finding->wrong, "; next: ", finding->next};
+    const unsigned count = finding->ok ? 4 : sizeof parts / sizeof *parts;
+    for (unsigned part = 0; part < count; ++part) put(context, parts[part], strlen(parts[part]));
+    put(context, "\n", 1);
 }

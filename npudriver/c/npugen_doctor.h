@@ -46,6 +46,10 @@ typedef struct npugen_doctor {
  * check that fails, as those above rely on it. Returns whether all is well. */
 int npugen_examine(const npugen_doctor *doctor);
 
+/* Gives a finding's line to put, piece by piece. */
+void npugen_put_finding(const npugen_finding *finding, void (*put)(void *context, const char *text, size_t size),
+                        void *context);
+
 #ifdef __cplusplus
 }
 #endif

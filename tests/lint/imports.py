@@ -85,8 +85,8 @@ EDGES = {
                    "gen.ir gen.onnx gen.options gen.partition gen.passes gen.prune gen.run gen.stochastic sim",
     "gen.deploy": "boards cores.config cores.errors gen.bringup gen.c gen.files gen.hw gen.ir gen.program gen.run "
                   "npudriver",
-    "gen.soc": "boards cores cores.arch cores.bus cores.config cores.errors gen.deploy gen.families gen.hw gen.ir "
-               "gen.run npudriver sim sim.rtl",
+    "gen.soc": "boards cores cores.arch cores.bus cores.config cores.errors gen.bringup gen.deploy gen.families gen.hw "
+               "gen.ir gen.run npudriver sim sim.rtl",
     "gen.bench": "boards cores cores.arch cores.compute cores.config gen.check gen.compiler gen.energy gen.explore "
                  "gen.files gen.hw gen.ir gen.mapping gen.onnx gen.options gen.partition gen.passes gen.program "
                  "gen.prune gen.quantize gen.run gen.stochastic gen.zoo npudriver sim sim.devices sim.golden sim.rtl "

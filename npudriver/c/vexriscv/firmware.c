@@ -1,9 +1,21 @@
-/* The model of this folder over the samples in memory, on VexRiscv beside the machine. See firmware.h. */
+/* The model of this folder over the samples in memory, on VexRiscv beside the machine. See firmware.h;
+ * gen/soc/samples.py is the other end. */
 #include "firmware.h"
 
 #include <string.h>
 
+#include "npugen_model.h"
 #include "npugen_vexriscv.h"
+
+/* Samples lie one after the other, each: npugen_record; inputs; room for outputs. All of these begin at
+ * NPUGEN_SAMPLE_ALIGNMENT bytes. */
+#define NPUGEN_SAMPLE_ALIGNMENT 32u
+
+typedef struct npugen_record {
+    uint64_t cycles;      /* from the sample to its outputs */
+    uint64_t accelerator; /* of these, by the machine's counter */
+    uint32_t shapes[NPUGEN_MODEL_OUTPUTS][NPUGEN_MODEL_RANK];
+} npugen_record;
 
 extern uint8_t npugen_end[]; /* of the image with its stack: firmware.ld */
 
