@@ -20,6 +20,7 @@ from gen.onnx.passes import (
 )
 from gen.onnx.runtime import OnnxruntimeError, RuntimeModel
 from gen.quantize.float_weights import float_weights, of_weights
+from gen.quantize.norms import spread_norms
 from gen.quantize.options import QuantizeError
 from gen.quantize.shifts import move_shifts
 
@@ -67,9 +68,15 @@ def prepare(model: onnx.ModelProto) -> onnx.ModelProto:
             raise QuantizeError(f"cannot be converted from opset {opset} to {_OPSET}, in which weights have a scale "
                                 f"for each channel ({_first_line(error)}); export it in a newer opset",
                                 code="unsupported-opset") from None
+    if any(node.op_type == "GroupNormalization" for node in model.graph.node):
+        # onnxruntime makes nodes of its definition of it, with sizes to be computed.
+        whole = onnx.ModelProto()
+        whole.CopyFrom(model)
+        model = spread_norms(whole)
     model = _optimised(model)
     # Some of it once more, as there are more constants now.
-    for apply in (hoist_transposes, sink_transposes, merge_pool_padding, find_prelus, move_shifts, drop_unused):
+    for apply in (spread_norms, hoist_transposes, sink_transposes, merge_pool_padding, find_prelus, move_shifts,
+                  drop_unused):
         model = apply(model)
     graph = inferred(model)
     for name in ("node", "output", "value_info"):

@@ -44,8 +44,7 @@ def test_what_the_processor_joins_stays_float(rng: np.random.Generator) -> None:
     inside = b.node("Concat", one, other, name="inside", axis=1)
     pooled = b.node("MaxPool", inside, name="pooled", kernel_shape=[2, 2], strides=[2, 2])
     left = b.same_conv(pooled, 8, 4, name="left")
-    normed = b.node("InstanceNormalization", b.node("Concat", other, one, name="outside", axis=1),
-                    b.constant(np.ones(8)), b.constant(np.zeros(8)), name="normed")
+    normed = b.node("LRN", b.node("Concat", other, one, name="outside", axis=1), name="normed", size=3)
     right = b.conv(normed, 8, 4, name="right", strides=[2, 2], pads=[1] * 4)
     last = b.node("Relu", b.node("Concat", left, right, name="last", axis=1), name="y")
     plan = plan_quantisation(prepare(b.model(last)))

@@ -12,8 +12,9 @@ REFUSALS: Mapping[tuple[str, ...], str] = {
     ("Max", "Min", "Sum", "Mean"):
         "has no layer on the machine; of two tensors it computes the sum (Add), with a constant Clip is both of "
         "Max and Min",
-    ("InstanceNormalization", "GroupNormalization", "LpNormalization",
-     "MeanVarianceNormalization", "LRN"):
+    ("InstanceNormalization", "GroupNormalization"):
+        "has no layer on the machine between quantised values; `quantize` makes layers of it in a float model",
+    ("LpNormalization", "MeanVarianceNormalization", "LRN"):
         "has no layer on the machine, as its scale depends on the values; train with BatchNormalization in its place",
     ("LSTM", "GRU", "RNN"):
         "has no layer on the machine, which keeps no state",

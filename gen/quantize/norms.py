@@ -1,0 +1,160 @@
+"""Normalisations over pixels, as the layers that make them.
+
+InstanceNormalization and GroupNormalization take mean and variance of all pixels of a channel, or of a group of
+channels. Each step is a layer of the machine, the scale of whose result samples tell: averages of pixels; those of a
+group's channels, as 1x1 convolutions; a difference; its square, as a table, with averages again; the inverse root, as a
+table; and a product.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+import numpy as np
+import onnx
+from onnx import NodeProto, helper, numpy_helper
+
+from gen.onnx.light import inferred
+from gen.onnx.names import unique
+from gen.onnx.passes import drop_unused
+
+__all__ = ["spread_norms"]
+
+
+def spread_norms(model: onnx.ModelProto) -> onnx.ModelProto:
+    """``model`` with layers in the place of normalisations over pixels, of 3 or 4 axes and known channels.
+
+    PyTorch writes groups as channels that a Reshape makes, and another undoes, with a Mul of each channel behind that.
+    """
+    norms = _Norms(model)
+    nodes = [made for node in model.graph.node for made in norms.layers(node)]
+    del model.graph.node[:]
+    model.graph.node.extend(nodes)
+    return drop_unused(model)
+
+
+@dataclass(frozen=True)
+class _Norm:
+    """``source`` normalised, in ``groups`` of its channels, with a scale and a bias for each channel."""
+
+    name: str
+    source: str
+    result: str
+    groups: int
+    epsilon: float
+    scale: np.ndarray
+    bias: np.ndarray
+
+
+class _Norms:
+    def __init__(self, model: onnx.ModelProto) -> None:
+        graph = inferred(model, data_prop=True)
+        self._graph = model.graph
+        self._shapes = {value.name: [dim.dim_value or dim.dim_param for dim in value.type.tensor_type.shape.dim]
+                        for value in (*graph.input, *graph.value_info, *graph.output)}
+        self._constants = {tensor.name: numpy_helper.to_array(tensor) for tensor in model.graph.initializer}
+        self._makers = {name: node for node in model.graph.node for name in node.output}
+        self._readers: dict[str, list[NodeProto]] = {value.name: [] for value in model.graph.output}
+        for node in model.graph.node:
+            for name in node.input:
+                self._readers.setdefault(name, []).append(node)
+        self._taken = {*self._makers, *self._readers, *self._constants, *(node.name for node in model.graph.node)}
+        #: Results of norms: of a Reshape or a Mul until then.
+        self._done: set[str] = set()
+
+    def layers(self, node: NodeProto) -> list[NodeProto]:
+        """What a node becomes: itself, if it stays as it is."""
+        if node.output[0] in self._done:
+            return []
+        norm = self._norm(node)
+        if norm is None:
+            return [node]
+        self._done.add(norm.result)
+        return list(self._made(norm))
+
+    def _norm(self, node: NodeProto) -> _Norm | None:
+        if node.op_type not in ("InstanceNormalization", "GroupNormalization"):
+            return None
+        attributes = {a.name: helper.get_attribute_value(a) for a in node.attribute}
+        scale, bias = (self._constants.get(name) for name in node.input[1:3])
+        source, result = node.input[0], node.output[0]
+        groups = attributes.get("num_groups", 0) or len(scale if scale is not None else ())
+        if node.op_type == "InstanceNormalization":
+            source, result = self._grouped(source, result)
+        shape = self._shapes.get(source, [])
+        if scale is None or bias is None or len(shape) not in (3, 4):
+            return None
+        if not isinstance(shape[1], int) or shape[1] % groups:
+            return None
+        scale, bias = (np.repeat(numbers, shape[1] // len(numbers)).astype(np.float32) for numbers in (scale, bias))
+        return self._scaled(_Norm(node.name, source, result, groups, attributes.get("epsilon", 1e-5), scale, bias))
+
+    def _grouped(self, source: str, result: str) -> tuple[str, str]:
+        """Input and result of what a node normalises between two Reshapes, or of the node alone."""
+        before, readers = self._makers.get(source), self._readers.get(result, [])
+        if (before is None or before.op_type != "Reshape" or [node.op_type for node in readers] != ["Reshape"]):
+            return source, result
+        outer, ends = before.input[0], readers[0].output[0]
+        whole, back, grouped = (self._shapes.get(name, []) for name in (outer, ends, source))
+        same = whole == back and all(whole) and len(grouped) == 3 and whole[:1] == grouped[:1]
+        return (outer, ends) if same else (source, result)
+
+    def _scaled(self, norm: _Norm) -> _Norm:
+        """With the Mul of a constant for each channel that is the only reader."""
+        readers = self._readers.get(norm.result, [])
+        channels = len(norm.scale)
+        if [node.op_type for node in readers] != ["Mul"] or norm.bias.any():
+            return norm
+        number = next((self._constants[name] for name in readers[0].input if name in self._constants), None)
+        column = (channels, *(1 for _ in self._shapes[norm.source][2:]))
+        if number is None or number.shape not in (column, (1, *column)):
+            return norm
+        return replace(norm, result=readers[0].output[0], scale=norm.scale * number.reshape(-1))
+
+    def _made(self, norm: _Norm) -> Iterator[NodeProto]:
+        channels, axes = len(norm.scale), len(self._shapes[norm.source]) - 2
+        column = (channels, *(1,) * axes)
+        grouped = norm.groups < channels
+        members = np.repeat(np.eye(norm.groups, dtype=np.float32), channels // norm.groups, axis=1)
+
+        def node(op: str, *inputs: str, result: str = "") -> NodeProto:
+            name = result or self._name(f"{norm.name}/{op}")
+            return helper.make_node(op, inputs, [name], name=self._name(f"{norm.name}/{op}_node"))
+
+        def matrix(source: str, weights: np.ndarray) -> NodeProto:
+            return node("Conv", source, self._constant(norm.name, weights.reshape(*weights.shape, *(1,) * axes)))
+
+        def of_group(source: str) -> Iterator[NodeProto]:
+            yield (mean := node("GlobalAveragePool", source))
+            if grouped:
+                yield matrix(mean.output[0], members * norm.groups / channels)
+
+        yield from (means := list(of_group(norm.source)))
+        if grouped:
+            yield (mean := matrix(means[-1].output[0], members.T))
+            means.append(mean)
+        yield (less := node("Sub", norm.source, means[-1].output[0]))
+        yield (square := node("Mul", less.output[0], less.output[0]))
+        yield from (variances := list(of_group(square.output[0])))
+        epsilon = self._constant(norm.name, np.array(norm.epsilon, np.float32))
+        yield (sum_ := node("Add", variances[-1].output[0], epsilon))
+        yield (root := node("Sqrt", sum_.output[0]))
+        yield (factor := node("Reciprocal", root.output[0]))
+        if grouped:
+            yield (factor := matrix(factor.output[0], members.T * norm.scale[:, None]))
+        elif (norm.scale != 1).any():
+            yield (factor := node("Mul", factor.output[0], self._constant(norm.name, norm.scale.reshape(column))))
+        biased = norm.bias.any()
+        yield (product := node("Mul", less.output[0], factor.output[0], result="" if biased else norm.result))
+        if biased:
+            yield node("Add", product.output[0], self._constant(norm.name, norm.bias.reshape(column)),
+                       result=norm.result)
+
+    def _name(self, wanted: str) -> str:
+        name = unique(wanted, self._taken)
+        self._taken.add(name)
+        return name
+
+    def _constant(self, owner: str, array: np.ndarray) -> str:
+        name = self._name(f"{owner}/constant")
+        self._graph.initializer.append(numpy_helper.from_array(np.ascontiguousarray(array), name))
+        return name
