@@ -63,8 +63,9 @@ class Functions:
         #: Value -> quantised ones that it is a function of, the nearest first; and what makes it.
         self._sources: dict[str, tuple[str, ...]] = {}
         self._steps: dict[str, _Step] = {}
-        #: Quantised value -> what it stands for.
+        #: Quantised value, or dequantised one that is none of another -> what it stands for; the first of both.
         self._reals: dict[str, Real] = {}
+        self._quantised: set[str] = set()
         self._evaluated: dict[tuple[str, str], np.ndarray] = {}
 
     def note(self, node: Node, inputs: Sequence[Value | None], result: Value | None) -> None:
@@ -72,6 +73,7 @@ class Functions:
         name = node.outputs[0]
         if node.op == "DequantizeLinear" and isinstance(inputs[0], Quantised) and isinstance(result, Real):
             self._reals.setdefault(node.inputs[0], result)
+            self._quantised.add(node.inputs[0])
             self._sources.setdefault(node.inputs[0], (node.inputs[0],))
         sources = self._common(node, inputs)
         if not sources:
@@ -79,6 +81,12 @@ class Functions:
         self._sources[name] = (name, *sources)[:_NEAREST] if node.op == "QuantizeLinear" else sources
         self._steps[name] = _Step(len(self._steps), node, {n: array for n, v in zip(node.inputs, inputs, strict=True)
                                                   if (array := _array(v)) is not None})
+
+    def moved(self, node: Node, results: Sequence[Value]) -> None:
+        """Results of a node that are quantised values in another order, or a part of them, have functions, too."""
+        for name, result in zip(node.outputs, results, strict=False):
+            if isinstance(result, Real) and name not in self._sources:
+                self._reals[name], self._sources[name] = result, (name,)
 
     def _common(self, node: Node, inputs: Sequence[Value | None]) -> tuple[str, ...]:
         """The quantised values that all of a node's inputs are functions of."""
@@ -178,8 +186,11 @@ class Functions:
     def _values(self, name: str, source: str) -> np.ndarray:
         """A value, for each that the source can have."""
         real = self._reals[source]
-        numbers = np.arange(TABLE_BYTES).astype(np.uint8) if real.quantised.unsigned else (
-            np.arange(-TABLE_BYTES // 2, TABLE_BYTES // 2).astype(np.int8))
+        numbers: np.ndarray = np.arange(-TABLE_BYTES // 2, TABLE_BYTES // 2)
+        if source not in self._quantised:
+            numbers = (numbers - real.zero_point).astype(np.float32) * np.float32(real.scale)
+        else:
+            numbers = (numbers + 128).astype(np.uint8) if real.quantised.unsigned else numbers.astype(np.int8)
         known = {source: numbers.reshape((1,) * (real.order.ndim - 1) + (-1,))}
         for made in self._made(name, source):
             step = self._steps[made]

@@ -159,6 +159,7 @@ class Importer:
         except NodeError as refused:
             return [self._functions.instead(node, inputs, refused)]
         self._functions.note(node, inputs, result[0])
+        self._functions.moved(node, result)
         return result
 
     def _handled(self, node: Node, inputs: list[Value | None]) -> list[Value]:
