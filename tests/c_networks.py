@@ -24,7 +24,7 @@ __all__ = ["NETWORKS_OF_C", "made_network"]
 #: Width and height of YOLOv3-tiny's boxes in pixels of 416x416: of the coarse map and of the fine one.
 _ANCHORS = (((81, 82), (135, 169), (344, 319)), ((10, 14), (23, 27), (37, 58)))
 _NUMBERS, _IMAGE = 5, 416
-_SELECTED, _OVERLAP, _SCORE = 20, 0.45, 0.3
+_SELECTED, _OVERLAP, _SCORE = 20, 0.45, 0.5
 
 
 class _Heads(Builder):
