@@ -58,7 +58,9 @@ def rearranged(node: Node, value: Value | None, change: Callable[[np.ndarray], n
         case Host():
             after = of_samples(change(value.order))
             steps = (*value.steps, *layout_steps(value.order.shape[1:], after))
-            return replace(value, steps=steps, order=np.arange(after.size).reshape(after.shape))
+            layer = None if value.layer is None else rearranged(node, value.layer, change)
+            assert layer is None or isinstance(layer, PendingRows)
+            return replace(value, steps=steps, order=np.arange(after.size).reshape(after.shape), layer=layer)
     raise refusal(value, "its input")
 
 

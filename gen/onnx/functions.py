@@ -85,7 +85,8 @@ class Functions:
     def moved(self, node: Node, results: Sequence[Value]) -> None:
         """Results of a node that are quantised values in another order, or a part of them, have functions, too."""
         for name, result in zip(node.outputs, results, strict=False):
-            if isinstance(result, Real) and name not in self._sources:
+            if (isinstance(result, Real) and name not in self._sources
+                    and np.bincount(result.order.ravel()).max(initial=0) == 1):
                 self._reals[name], self._sources[name] = result, (name,)
 
     def _common(self, node: Node, inputs: Sequence[Value | None]) -> tuple[str, ...]:

@@ -5,6 +5,7 @@ from math import prod
 
 import numpy as np
 
+from gen.onnx.arrangement import moved
 from gen.onnx.context import Context
 from gen.onnx.model import NodeError
 from gen.onnx.refusals import refusal
@@ -20,7 +21,8 @@ _BLOCK = 32
 def activations_product(context: Context, inputs: Inputs) -> Value:
     """``a @ b``: (..., M, R) times (..., R, N), of each of the leading axes' heads.
 
-    Channels of a's tensor are R, its pixels M; b's channels are R or N, its pixels the other.
+    Channels of a's tensor are R, its pixels M; b's channels are R or N, its pixels the other. Or b takes the place of
+    a, as ``a @ b`` is the transpose of b's times a's.
     """
     if not (context.units.have("gather") or context.units.have("turn")):
         raise NodeError("multiplies two activations; --features turn or gather does that on the accelerator",
@@ -29,6 +31,9 @@ def activations_product(context: Context, inputs: Inputs) -> Value:
     if a.order.ndim < 3 or a.order.shape[:-2] != b.order.shape[:-2] or a.order.shape[-1] != b.order.shape[-2]:
         raise NodeError(f"multiplies activations of shapes {a.order.shape} and {b.order.shape}; both must have the "
                         "same leading axes", code="operand-shapes")
+    turned = not _lies(context, a, _matrices(a)[0].T) and _lies(context, b, _matrices(b)[0])
+    if turned:
+        a, b = (moved(value, (-1, -2), (-2, -1)) for value in (b, a))
     heads, pixels, columns = prod(a.order.shape[:-2]), a.order.shape[-2], b.order.shape[-1]
     outputs = columns if heads == 1 else -(-columns // _BLOCK) * _BLOCK
     found = [_head(context, a, b, number, outputs) for number in range(heads)]
@@ -36,6 +41,7 @@ def activations_product(context: Context, inputs: Inputs) -> Value:
     order = ((np.arange(heads)[:, None, None] * outputs + np.arange(columns)) * pixels
              + np.arange(pixels)[:, None]).reshape(*a.order.shape[:-1], columns)
     name = context.node.name
+    order = order.swapaxes(-1, -2) if turned else order
     return PendingProduct(name=name, nodes=(name,), order=order, heads=tuple(found), outputs=outputs, size=size,
                           scale=a.scale * b.scale)
 
@@ -70,9 +76,13 @@ def _real(context: Context, value: Value | None, channels: int) -> Real:
     return replace(value, quantised=tensor)
 
 
+def _matrices(value: Real) -> np.ndarray:
+    """The arrangement of each head."""
+    return value.order.reshape(-1, *value.order.shape[-2:])
+
+
 def _head(context: Context, a: Real, b: Real, number: int, outputs: int) -> Head:
-    first = a.order.reshape(-1, *a.order.shape[-2:])[number]
-    second = b.order.reshape(-1, *b.order.shape[-2:])[number]
+    first, second = (_matrices(value)[number] for value in (a, b))
     by_channels = not _lies(context, b, second)
     source = _matrix(context, a, first.T)
     matrix = _matrix(context, b, second.T if by_channels else second)

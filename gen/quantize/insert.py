@@ -17,6 +17,9 @@ from gen.quantize.plan import Plan
 
 __all__ = ["insert"]
 
+#: Integer of a constant.
+_LARGEST = 127
+
 
 def insert(model: onnx.ModelProto, plan: Plan, ranges: Mapping[str, tuple[float, float]],
            options: QuantizeOptions) -> onnx.ModelProto:
@@ -32,13 +35,13 @@ def insert(model: onnx.ModelProto, plan: Plan, ranges: Mapping[str, tuple[float,
     add_infer_metadata(copied)      # or it would write the model to a file and read it again, to infer what is there
     outputs = _without_inputs(copied)
     ranges = fit_ranges(model, plan, ranges)
-    largest = fit_weights(model, plan, ranges, options)
+    overrides = _overrides(model, plan, fit_weights(model, plan, ranges, options), options)
     data = {name: TensorData(lowest=np.float32(low), highest=np.float32(high)) for name, (low, high) in ranges.items()}
     quantizer = QDQQuantizer(
         copied, per_channel=options.per_channel, reduce_range=False, weight_qType=QuantType.QInt8,
         activation_qType=QuantType.QInt8, tensors_range=data, nodes_to_quantize=[], nodes_to_exclude=[],
         op_types_to_quantize=[], extra_options={
-            "ActivationSymmetric": options.symmetric, "TensorQuantOverrides": _overrides(plan, largest, options)})
+            "ActivationSymmetric": options.symmetric, "TensorQuantOverrides": overrides})
     for name in plan.tensors:
         quantizer.quantize_activation_tensor(name)
     for name, (source, node) in plan.like.items():
@@ -106,13 +109,24 @@ def _without_inputs(model: onnx.ModelProto) -> list[onnx.ValueInfoProto]:
     return outputs
 
 
-def _overrides(plan: Plan, largest: Mapping[str, np.ndarray], options: QuantizeOptions
+def _overrides(model: onnx.ModelProto, plan: Plan, largest: Mapping[str, np.ndarray], options: QuantizeOptions
                ) -> dict[str, list[dict[str, object]]]:
-    """Ranges of weights, where they are not those of their values: as of `fit_weights`."""
+    """Ranges of weights, where they are not those of their values: as of `fit_weights`; of maps, as of `_even_step`."""
     axes = {layer.weights: layer.axis for layer in plan.layers}
     found: dict[str, list[dict[str, object]]] = {}
     for name, channels in largest.items():
         found[name] = [{"rmin": -end, "rmax": end} for end in channels]
         if options.per_channel:
             found[name][0]["axis"] = axes[name]
-    return found
+    maps = (tensor for tensor in model.graph.initializer if tensor.name in plan.maps)
+    steps = {tensor.name: _even_step(numpy_helper.to_array(tensor)) for tensor in maps}
+    return found | {name: [{"rmin": np.float32(-_LARGEST * step), "rmax": np.float32(_LARGEST * step)}]
+                    for name, step in steps.items() if step}
+
+
+def _even_step(numbers: np.ndarray) -> float:
+    """The largest step that all of ``numbers`` are multiples of, `_LARGEST` times at most; 0 if there is none."""
+    steps = np.abs(numbers).max() / np.arange(1.0, _LARGEST + 1)
+    times = np.unique(numbers) / steps[:, None]
+    even = np.isclose(times, np.rint(times), rtol=0, atol=1e-5).all(axis=1)
+    return float(steps[even.argmax()]) if even.any() else 0.0

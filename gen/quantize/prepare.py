@@ -19,6 +19,7 @@ from gen.onnx.passes import (
     sink_transposes,
 )
 from gen.onnx.runtime import OnnxruntimeError, RuntimeModel
+from gen.quantize.averages import count_padding
 from gen.quantize.float_weights import float_weights, of_weights
 from gen.quantize.norms import spread_norms
 from gen.quantize.options import QuantizeError
@@ -75,8 +76,8 @@ def prepare(model: onnx.ModelProto) -> onnx.ModelProto:
         model = spread_norms(whole)
     model = _optimised(model)
     # Some of it once more, as there are more constants now.
-    for apply in (spread_norms, hoist_transposes, sink_transposes, merge_pool_padding, find_prelus, move_shifts,
-                  drop_unused):
+    for apply in (spread_norms, count_padding, hoist_transposes, sink_transposes, merge_pool_padding, find_prelus,
+                  move_shifts, drop_unused):
         model = apply(model)
     graph = inferred(model)
     for name in ("node", "output", "value_info"):

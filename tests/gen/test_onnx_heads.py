@@ -24,6 +24,7 @@ from tests.gen.test_compiler import run_and_compare
 Rng = np.random.Generator
 CONFIG = NpuConfig.preset(64, gather=1)
 MACHINE = Machine.of(CONFIG)
+ROWS = NpuConfig.preset(64, turn=1, rows=64)
 
 
 def projected(b: Builder, x: str, heads: int, tokens: int, size: int, point: int, *, axes: list[int]) -> str:
@@ -105,3 +106,25 @@ def test_attention_is_on_the_accelerator(part: str, rng: Rng, tmp_path: Path) ->
     found = measure(tmp_path / "part.onnx", ("--macs", "64", "--features", "all", "--method", "minmax"))
     assert not found.refused and found.host_products == 0 and found.macs > products
     assert found.compared and not found.different
+
+
+@pytest.mark.parametrize("late", [False, True], ids=["Q in front of the Transpose", "Q behind it"])
+def test_channels_in_front(late: bool, rng: Rng, seed: int, tmp_path: Path) -> None:
+    """Values times probabilities, as YOLO11 has them: the product is that of the transposes. A Transpose between a
+    Softmax and its quantisation counts.
+    """
+    heads, size, pixels = 2, 32, 20
+    b = Builder(rng)
+    x = b.dequantize(b.input(1, 48, 4, 5), 0.05, 3)
+    query, key, value = (
+        b.node("Reshape", b.requantize(b.node("Conv", x, b.weights(heads * size, 48, 1, 1)), 0.05, 7 * number),
+               b.constant(np.array([1, heads, size, pixels]))) for number in range(3))
+    product = b.requantize(b.node("MatMul", b.node("Transpose", query, perm=[0, 1, 3, 2]), key), 0.02)
+    shares = b.node("Softmax", product, axis=-1)
+    turned = b.node("Transpose", shares if late else b.requantize(shares, 1 / 256, -128), perm=[0, 1, 3, 2])
+    turned = b.requantize(turned, 1 / 256, -128) if late else turned
+    b.output(b.quantize(b.node("MatMul", value, turned), 0.01))
+    imported = load_model(b.save(tmp_path), machine=Machine.of(ROWS))
+    assert [layer.op for layer in imported.graph.layers].count("matmul") == 2 * heads
+    assert max(row.largest for row in compare_model(imported, b.samples()).layers) <= 1
+    run_and_compare(*compile_kept(imported.graph, ROWS), seed, ("load", "store"))
