@@ -16,8 +16,8 @@ __all__ = ["Builder", "Tensor", "floats", "pictures"]
 
 #: Batch norms are of opset 15, the newest operator here; ONNX 1.12 (IR 8) brought opset 17.
 _OPSET, _IR_VERSION = 17, 8
-#: Statistics are measured on so many pixels of pictures: at least two, and more of small ones.
-_PIXELS, _FEWEST, _MOST = 100_000, 2, 32
+#: Statistics are measured on so many pixels of pictures, and on no more of small pictures than these.
+_PIXELS, _MOST = 100_000, 32
 #: A channel's statistics count as much as so many values of what all channels have in common.
 _PRIOR = 8.0
 
@@ -41,14 +41,14 @@ def floats(values: ArrayLike) -> np.ndarray:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Tensor:
-    """A value of the model, and what it is for the builder's pictures: (N, C, H, W) or (N, C)."""
+    """A value of the model, and what it is for the builder's pictures: (N, C, H, W), (N, C) or tokens (N, T, C)."""
 
     name: str
     sample: np.ndarray
 
     @property
     def channels(self) -> int:
-        return self.sample.shape[1]
+        return self.sample.shape[_channel_axis(self.sample)]
 
 
 _Inputs = Sequence[Tensor | np.ndarray]
@@ -70,12 +70,13 @@ class Builder:
         self._graph, self._rng = self.model.graph, np.random.default_rng(seed)
         #: Weights and multiply-accumulates of convolutions and matrix products, biases left out.
         self.weights = self.macs = 0
+        self._samples = 0
 
-    def image(self, shape: tuple[int, int, int]) -> Tensor:
-        """The model's input, pixels of 0..1."""
+    def image(self, shape: tuple[int, int, int], fewest: int) -> Tensor:
+        """The model's input, pixels of 0..1; statistics are measured on ``fewest`` pictures or more."""
         self._graph.input.append(helper.make_tensor_value_info("image", onnx.TensorProto.FLOAT, (1, *shape)))
-        count = min(max(_PIXELS // prod(shape[1:]), _FEWEST), _MOST)
-        return Tensor(name="image", sample=pictures(self._rng, count, shape))
+        self._samples = min(max(_PIXELS // prod(shape[1:]), fewest), _MOST)
+        return Tensor(name="image", sample=pictures(self._rng, self._samples, shape))
 
     def node(self, op: str, *inputs: Tensor | np.ndarray, name: str, **attributes: Any) -> Tensor:
         """An operator of one output, which has the node's name. Arrays become initializers."""
@@ -94,16 +95,36 @@ class Builder:
         return self._counted(self.node("Conv", x, weights, name=name, **_windows(kernel, stride, groups)), weights)
 
     def biased_conv(self, x: Tensor, channels: int, kernel: int, *, name: str, stride: int = 1,
-                    pad: int | None = None) -> Tensor:
+                    pad: int | None = None, groups: int = 1) -> Tensor:
         """A convolution with a bias; ``pad`` on all sides, by default as `conv`."""
-        weights = self._drawn(channels, x.channels, kernel, kernel)
-        return self._biased("Conv", x, weights, name, _windows(kernel, stride, 1, pad))
+        weights = self._drawn(channels, x.channels // groups, kernel, kernel)
+        return self._biased("Conv", x, weights, name, _windows(kernel, stride, groups, pad))
 
     def dense(self, x: Tensor, outputs: int, *, name: str) -> Tensor:
         """A fully connected layer of all that is in ``x``."""
         if x.sample.ndim > 2:
             x = self.node("Flatten", x, name=f"{name}.flatten")
         return self._biased("Gemm", x, self._drawn(outputs, x.channels), name, {"transB": 1})
+
+    def linear(self, x: Tensor, outputs: int, *, name: str, bias: bool = True, spread: ArrayLike = 1) -> Tensor:
+        """A fully connected layer of each token; a ``bias`` is a node of its own, as exporters write it.
+
+        ``spread``: the standard deviation of the results, or that of each.
+        """
+        weights = np.ascontiguousarray(self._drawn(outputs, x.channels).T)
+        node = self._make("MatMul", (x, weights), name, {})
+        result = _run(node, (x, weights))
+        gain, added = self._fitted(result)
+        gain, added = gain * floats(spread), added * floats(spread)
+        weights *= gain
+        product = self._counted(self._add(node, (x, weights), result * gain), weights)
+        return self.node("Add", product, added, name=f"{name}.bias") if bias else product
+
+    def product(self, a: Tensor, b: Tensor, *, name: str) -> Tensor:
+        """The matrix product of two activations."""
+        result = self.node("MatMul", a, b, name=name)
+        self.macs += result.sample.size // self._samples * a.sample.shape[-1]
+        return result
 
     def classify(self, x: Tensor, classes: int) -> None:
         """The end of a network: a score of each class from the averages of the channels."""
@@ -112,9 +133,14 @@ class Builder:
     def norm(self, x: Tensor) -> Tensor:
         """A batch norm with the statistics of ``x``."""
         mean, variance = _moments(x.sample)
-        gamma = self._rng.uniform(0.5, 1.5, x.channels)
-        parameters = map(floats, (gamma, self._beta(x.channels), mean, variance))
+        parameters = self.gains(x.channels), *map(floats, (self._beta(x.channels), mean, variance))
         return self.node("BatchNormalization", x, *parameters, name=f"{x.name}.bn")
+
+    def layer_norm(self, x: Tensor, *, name: str, epsilon: float = 1e-6) -> Tensor:
+        """Over the last axis."""
+        channels = x.sample.shape[-1]
+        parameters = self.gains(channels), floats(self._beta(channels))
+        return self.node("LayerNormalization", x, *parameters, name=name, axis=-1, epsilon=epsilon)
 
     def relu(self, x: Tensor) -> Tensor:
         return self.node("Relu", x, name=f"{x.name}.relu")
@@ -125,6 +151,39 @@ class Builder:
     def leaky(self, x: Tensor) -> Tensor:
         """With the slope 0.1 of Darknet."""
         return self.node("LeakyRelu", x, name=f"{x.name}.leaky", alpha=0.1)
+
+    def silu(self, x: Tensor) -> Tensor:
+        return self.node("Mul", x, self.node("Sigmoid", x, name=f"{x.name}.sigmoid"), name=f"{x.name}.silu")
+
+    def gelu(self, x: Tensor) -> Tensor:
+        """By the error function, as exporters write it."""
+        part = self.node("Div", x, floats(np.sqrt(2)), name=f"{x.name}.part")
+        part = self.node("Add", self.node("Erf", part, name=f"{x.name}.erf"), floats(1), name=f"{x.name}.chance")
+        return self.node("Mul", self.node("Mul", x, part, name=f"{x.name}.double"), floats(0.5), name=f"{x.name}.gelu")
+
+    def reshape(self, x: Tensor, *shape: int, name: str) -> Tensor:
+        """To (samples, ``shape``), or to more of them where ``shape`` has fewer values than a sample."""
+        return self.node("Reshape", x, np.array([-1, *shape]), name=name)
+
+    def transpose(self, x: Tensor, *axes: int, name: str) -> Tensor:
+        return self.node("Transpose", x, name=name, perm=axes)
+
+    def slice(self, x: Tensor, start: int, end: int, axis: int, *, name: str) -> Tensor:
+        return self.node("Slice", x, *(np.array([number]) for number in (start, end, axis)), name=name)
+
+    def prepend(self, x: Tensor, values: np.ndarray, *, name: str) -> Tensor:
+        """``values`` (1, ..., C) in front of the tokens of each sample."""
+        result = np.concatenate([values.repeat(len(x.sample), axis=0), x.sample], axis=1)
+        inputs = (values, x)
+        return self._add(self._make("Concat", inputs, name, {"axis": 1}), inputs, result)
+
+    def gains(self, *shape: int) -> np.ndarray:
+        """What a normalisation or a layer's scale multiplies by."""
+        return floats(self._rng.uniform(0.5, 1.5, shape))
+
+    def embedding(self, *shape: int) -> np.ndarray:
+        """Numbers that are learnt as inputs, half as large as what they are added to."""
+        return floats(self._rng.normal(0, 0.5, shape))
 
     def max_pool(self, x: Tensor, kernel: int, *, name: str, stride: int = 2, pad: int = 0) -> Tensor:
         return self.node("MaxPool", x, name=name, kernel_shape=[kernel] * 2, strides=[stride] * 2, pads=[pad] * 4)
@@ -148,17 +207,21 @@ class Builder:
     def _biased(self, op: str, x: Tensor, weights: np.ndarray, name: str, attributes: dict[str, Any]) -> Tensor:
         """A layer that does by its weights and bias what a batch norm would do after it."""
         result = _run(self._make(op, (x, weights), name, attributes), (x, weights))
-        mean, variance = _moments(result)
-        gain = floats(1 / np.sqrt(variance.mean()))
+        gain, bias = self._fitted(result)
         weights *= gain
-        bias = floats(self._beta(len(weights)) - mean * gain)
         result = result * gain + bias.reshape(-1, *(1,) * (result.ndim - 2))
         inputs = (x, weights, bias)
         return self._counted(self._add(self._make(op, inputs, name, attributes), inputs, result), weights)
 
+    def _fitted(self, result: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """What a layer's weights are multiplied by, and its bias."""
+        mean, variance = _moments(result)
+        gain = floats(1 / np.sqrt(variance.mean()))
+        return gain, floats(self._beta(len(mean)) - mean * gain)
+
     def _counted(self, result: Tensor, weights: np.ndarray) -> Tensor:
         self.weights += weights.size
-        self.macs += weights.size * prod(result.sample.shape[2:])
+        self.macs += weights.size * (result.sample.size // (self._samples * result.channels))
         return result
 
     def _make(self, op: str, inputs: _Inputs, name: str, attributes: dict[str, Any]) -> onnx.NodeProto:
@@ -180,10 +243,15 @@ def _windows(kernel: int, stride: int, groups: int, pad: int | None = None) -> d
     return {"kernel_shape": [kernel] * 2, "strides": [stride] * 2, "pads": [pad] * 4, "group": groups}
 
 
+def _channel_axis(sample: np.ndarray) -> int:
+    return 2 if sample.ndim == 3 else 1
+
+
 def _moments(sample: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Mean and variance of each channel, drawn to those of all channels where there are few values to measure."""
-    axes = (0, *range(2, sample.ndim))
-    values = sample.size // sample.shape[1]
+    channel = _channel_axis(sample)
+    axes = tuple(axis for axis in range(sample.ndim) if axis != channel)
+    values = sample.size // sample.shape[channel]
     trust = values / (values + _PRIOR)
     mean = sample.mean(axis=axes, dtype=np.float64) * trust
     variance = sample.var(axis=axes, dtype=np.float64)

@@ -30,6 +30,8 @@ class Network:
     step: int = 1
     channels: int = 3
     classes: int = 1000
+    #: That its statistics are measured on, at least: more where pixels of a map are alike, so that few count as one.
+    pictures: int = 2
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -51,5 +53,5 @@ def make(network: Network, *, seed: int = 0, classes: int | None = None, size: t
     if not 2 <= classes <= _MOST_CLASSES:
         raise ZooError(f"--classes {classes}: must be 2 to {_MOST_CLASSES:,}")
     builder = Builder(name=network.name, seed=seed)
-    network.layers(builder, builder.image((network.channels, *size)), classes)
+    network.layers(builder, builder.image((network.channels, *size), network.pictures), classes)
     return Made(model=builder.model, weights=builder.weights, macs=builder.macs)

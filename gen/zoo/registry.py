@@ -1,13 +1,14 @@
 """All networks of the zoo, by name."""
 
-from gen.zoo import mobilenet, plain, resnet, ssd, yolo
+from gen.zoo import convnext, mobilenet, mobilevit, plain, resnet, ssd, vit, yolo, yolo11
 from gen.zoo.errors import ZooError
 from gen.zoo.network import Network
 
 __all__ = ["NETWORKS", "get_network"]
 
 NETWORKS: dict[str, Network] = {
-    network.name: network for family in (plain, resnet, mobilenet, ssd, yolo) for network in family.NETWORKS}
+    network.name: network for family in (plain, resnet, mobilenet, ssd, yolo, vit, convnext, mobilevit, yolo11)
+    for network in family.NETWORKS}
 
 
 def get_network(name: str) -> Network:

@@ -7,6 +7,7 @@ from itertools import pairwise
 import numpy as np
 
 from gen.zoo.builder import Builder, Tensor, floats
+from gen.zoo.detections import detections
 from gen.zoo.mobilenet import separable_layers
 from gen.zoo.network import Network
 
@@ -18,9 +19,6 @@ _SIDES = (0.2, 0.35, 0.5, 0.65, 0.8, 0.95, 1.0)
 _FIRST_ASPECTS, _ASPECTS = (2.0, 1 / 2), (2.0, 1 / 2, 3.0, 1 / 3)
 #: What offsets of centres and logarithms of sizes are multiplied by.
 _VARIANCES = (0.1, 0.2)
-#: NonMaxSuppression: boxes of a class, overlap from which one of two goes, least score: a low one, as nothing has been
-#: learnt.
-_SELECTED, _OVERLAP, _SCORE = 100, 0.45, 0.1
 
 
 def _sizes() -> Iterator[list[tuple[float, float]]]:
@@ -48,21 +46,17 @@ def _head(b: Builder, maps: Sequence[Tensor], kind: str, values: int, kernel: in
     for number, (tensor, sizes) in enumerate(zip(maps, _sizes(), strict=True)):
         name = f"{kind}{number}"
         part = b.biased_conv(tensor, len(sizes) * values, kernel, name=name)
-        part = b.node("Transpose", part, name=f"{name}.transpose", perm=[0, 2, 3, 1])
+        part = b.transpose(part, 0, 2, 3, 1, name=f"{name}.transpose")
         parts.append(b.node("Reshape", part, np.array([0, -1, values]), name=f"{name}.reshape"))
     return b.node("Concat", *parts, name=kind, axis=1)
-
-
-def _slice(b: Builder, x: Tensor, start: int, end: int, axis: int, name: str) -> Tensor:
-    return b.node("Slice", x, *(np.array([number]) for number in (start, end, axis)), name=name)
 
 
 def _boxes(b: Builder, offsets: Tensor, priors: np.ndarray) -> Tensor:
     """Corners (x1, y1, x2, y2) in images of boxes that are given as offsets from the prior ones."""
     centres, sizes = priors[None, :, :2], priors[None, :, 2:]
-    moved = b.node("Mul", _slice(b, offsets, 0, 2, 2, "offset"), floats(_VARIANCES[0] * sizes), name="offset.scaled")
+    moved = b.node("Mul", b.slice(offsets, 0, 2, 2, name="offset"), floats(_VARIANCES[0] * sizes), name="offset.scaled")
     centre = b.node("Add", moved, centres, name="centre")
-    scaled = b.node("Mul", _slice(b, offsets, 2, 4, 2, "growth"), floats(_VARIANCES[1]), name="growth.scaled")
+    scaled = b.node("Mul", b.slice(offsets, 2, 4, 2, name="growth"), floats(_VARIANCES[1]), name="growth.scaled")
     half = b.node("Mul", b.node("Exp", scaled, name="growth.exp"), sizes / 2, name="half")
     corners = b.node("Sub", centre, half, name="low"), b.node("Add", centre, half, name="high")
     return b.node("Concat", *corners, name="boxes", axis=2)
@@ -78,12 +72,9 @@ def _ssd(b: Builder, image: Tensor, classes: int, *, kernel: int) -> None:
         maps.append(x)
     boxes = _boxes(b, _head(b, maps, "loc", 4, kernel), _priors(maps))
     chances = b.node("Softmax", _head(b, maps, "conf", classes, kernel), name="chances", axis=2)
-    turned = b.node("Transpose", chances, name="chances.transpose", perm=[0, 2, 1])
-    scores = _slice(b, turned, 1, classes, 1, "scores")
-    limits = np.array([_SELECTED]), floats([_OVERLAP]), floats([_SCORE])
-    b.output(boxes)
-    b.output(scores)
-    b.output(b.node("NonMaxSuppression", boxes, scores, *limits, name="selected"), samples=False)
+    turned = b.transpose(chances, 0, 2, 1, name="chances.transpose")
+    scores = b.slice(turned, 1, classes, 1, name="scores")
+    detections(b, boxes, scores)
 
 
 _network = partial(Network, size=(300, 300), classes=21)

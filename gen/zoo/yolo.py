@@ -5,7 +5,7 @@ from functools import partial
 from gen.zoo.builder import Builder, Tensor, floats
 from gen.zoo.network import Network
 
-__all__ = ["NETWORKS"]
+__all__ = ["NETWORKS", "joined"]
 
 #: Residual blocks of the five stages of Darknet-53.
 _BLOCKS = (1, 2, 8, 8, 4)
@@ -17,7 +17,7 @@ def _layer(b: Builder, x: Tensor, channels: int, kernel: int, *, name: str, stri
     return b.leaky(b.norm(b.conv(x, channels, kernel, stride=stride, name=name)))
 
 
-def _joined(b: Builder, x: Tensor, other: Tensor, name: str) -> Tensor:
+def joined(b: Builder, x: Tensor, other: Tensor, name: str) -> Tensor:
     """``x``, doubled in height and width, in front of ``other``."""
     doubled = b.node("Resize", x, floats([]), floats([1, 1, 2, 2]), name=f"{name}.resize", mode="nearest",
                      coordinate_transformation_mode="asymmetric", nearest_mode="floor")
@@ -40,9 +40,9 @@ def _yolov3(b: Builder, image: Tensor, classes: int) -> None:
         stages.append(x)
     # Heads are called by their pixels on a side for 416x416.
     x = _head(b, x, 1024, classes, "h13")
-    x = _joined(b, _layer(b, x, 256, 1, name="up26"), stages[3], "up26")
+    x = joined(b, _layer(b, x, 256, 1, name="up26"), stages[3], "up26")
     x = _head(b, x, 512, classes, "h26")
-    x = _joined(b, _layer(b, x, 128, 1, name="up52"), stages[2], "up52")
+    x = joined(b, _layer(b, x, 128, 1, name="up52"), stages[2], "up52")
     _head(b, x, 256, classes, "h52")
 
 
@@ -65,7 +65,7 @@ def _tiny(b: Builder, image: Tensor, classes: int) -> None:
     x = b.node("MaxPool", x, name="pool5", kernel_shape=[2, 2], strides=[1, 1], pads=[0, 0, 1, 1])
     x = _layer(b, _layer(b, x, 1024, 3, name="c6"), 256, 1, name="c7")
     _detect(b, _layer(b, x, 512, 3, name="c8"), classes, "det13")
-    x = _joined(b, _layer(b, x, 128, 1, name="up"), route, "up")
+    x = joined(b, _layer(b, x, 128, 1, name="up"), route, "up")
     _detect(b, _layer(b, x, 256, 3, name="c9"), classes, "det26")
 
 
