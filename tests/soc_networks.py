@@ -1,9 +1,12 @@
 """Runs networks of tests/c_networks.py, one sample each, on the processor of a simulated system (`gen soc --cpu`).
 
     python -m tests.soc_networks NAME [--json]
+
+The model is loaded without its digests, which for a network of some million weights take most of an hour of simulation.
 """
 
 import argparse
+import os
 import sys
 import tempfile
 from pathlib import Path
@@ -23,6 +26,7 @@ def main() -> int:
     parser.add_argument("name", choices=NETWORKS_OF_C)
     parser.add_argument("--json", action="store_true", help="print one object")
     arguments = parser.parse_args()
+    os.environ["CFLAGS"] = "-O2 -DNPUGEN_MODEL_UNCHECKED"
     with tempfile.TemporaryDirectory() as folder:
         path, sample = made_network(arguments.name, Path(folder)), Path(folder) / "sample.npy"
         np.save(sample, pictures(np.random.default_rng(1), 1, NETWORKS_OF_C[arguments.name][1]))
