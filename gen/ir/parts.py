@@ -1,6 +1,6 @@
 """Tensors that are parts of others: whose channels are whose."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
@@ -25,7 +25,9 @@ def origin(tensors: Mapping[str, Tensor], name: str) -> tuple[str, range]:
 
 
 class ByChannel:
-    """Arrays (N, channels, ...) of tensors: those of a part are in that of its whole."""
+    """Arrays (N, channels) or (N, channels, H, W) of tensors: those of a part are in that of its whole, whose pixels
+    may have another arrangement.
+    """
 
     def __init__(self, tensors: Mapping[str, Tensor]) -> None:
         self._tensors = tensors
@@ -33,7 +35,8 @@ class ByChannel:
 
     def __setitem__(self, name: str, array: np.ndarray) -> None:
         whole, channels = origin(self._tensors, name)
-        count = self._tensors[whole].shape[0]
+        count, *pixels = self._tensors[whole].shape
+        array = self._laid(array, pixels)
         if len(channels) == count:
             self._arrays[whole] = array
             return
@@ -43,7 +46,11 @@ class ByChannel:
 
     def __getitem__(self, name: str) -> np.ndarray:
         whole, channels = origin(self._tensors, name)
-        return self._arrays[whole][:, channels.start:channels.stop]
+        return self._laid(self._arrays[whole][:, channels.start:channels.stop], self._tensors[name].shape[1:])
+
+    @staticmethod
+    def _laid(array: np.ndarray, pixels: Sequence[int]) -> np.ndarray:
+        return array.reshape(*array.shape[:2], *pixels) if array.ndim > 2 else array
 
     def drop(self, name: str) -> None:
         """Forget the array of a tensor and of all that has channels of it."""

@@ -7,6 +7,7 @@ needs) is not a rule of the IR: the mappings find that out.
 
 from collections.abc import Collection, Iterator
 from itertools import chain
+from math import prod
 
 import numpy as np
 
@@ -65,16 +66,19 @@ def _tensor_problems(key: str, tensor: Tensor) -> Iterator[str]:
 
 
 def _part_problems(graph: Graph, tensor: Tensor) -> Iterator[str]:
-    """A whole has more channels than each of its parts, so none is a part of itself by way of others."""
+    """A whole has more channels than each of its parts, or than none of its own: so none is a part of itself by way of
+    others. A part may have its whole's pixels in rows of another length.
+    """
     part = tensor.part
     if part is None:
         return
     if part.whole not in graph.tensors:
         yield f"is part of {part.whole!r}, which is not in the graph"
     whole, channels = graph.tensors[part.whole], tensor.shape[0]
-    if channels >= whole.shape[0] or not is_integer(part.first, 0, whole.shape[0] - channels):
+    widest = whole.part is None or whole.shape[0] < graph.tensors[whole.part.whole].shape[0]
+    if channels >= whole.shape[0] + widest or not is_integer(part.first, 0, whole.shape[0] - channels):
         yield f"{channels} channels from {part.first!r} on are no part of {whole.shape[0]}"
-    if tensor.shape[1:] != whole.shape[1:]:
+    if prod(tensor.shape[1:]) != prod(whole.shape[1:]):
         yield f"is {tensor.shape[1:]} large and part of {part.whole!r}, which is {whole.shape[1:]}"
     if tensor.signs or whole.signs:
         yield "signs are neither parts nor have any"

@@ -4,6 +4,7 @@ from bisect import bisect_right
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
+from math import prod
 from typing import Annotated, ClassVar, Literal
 
 import numpy as np
@@ -70,10 +71,10 @@ class Placement:
         return self.offset < other.offset + other.beats(tn) and other.offset < self.offset + self.beats(tn)
 
     def lies_in(self, whole: "Placement", tn: int) -> bool:
-        """Whether its blocks are some of those of ``whole``, neither being of another form."""
+        """Whether its blocks are some of those of ``whole``, with as many pixels, neither being of another form."""
         channels, *size = self.shape
-        skipped, rest = divmod(self.offset - whole.offset, size[0] * size[1])
-        return (whole.whole is None and size == list(whole.shape[1:]) and rest == 0 and skipped >= 0
+        skipped, rest = divmod(self.offset - whole.offset, prod(size))
+        return (whole.whole is None and prod(size) == prod(whole.shape[1:]) and rest == 0 and skipped >= 0
                 and skipped * tn + channels <= whole.shape[0]
                 and not (self.signs or self.interleaved or whole.signs or whole.interleaved))
 

@@ -82,10 +82,14 @@ class GraphBuilder:
         self.orders: dict[str, np.ndarray] = {}
         #: Tensor and channels of it -> the tensor of these alone (`gen.onnx.channels`).
         self.chosen: dict[tuple[str, tuple[int, ...]], str] = {}
+        #: Tensor and height and width -> the tensor of its channels with pixels so.
+        self.viewed: dict[tuple[str, tuple[int, int]], str] = {}
         #: Node -> channels whose weights have another scale than the model says (`quant_scales.coarser_scale`).
         self.coarser: dict[str, int] = {}
         #: Nodes with signs and biases between their sums, off by a step of the result or more.
         self.off_biases: dict[str, OffBias] = {}
+        #: Inputs whose last axis is that of the channels, unless what reads them first says something else.
+        self.tokens: frozenset[str] = frozenset()
         self._inputs: dict[str, _InputRecord] = {}
         #: The tensors of those that have one.
         self._of_inputs: set[str] = set()
@@ -157,7 +161,7 @@ class GraphBuilder:
                 self.tensor(replace(value, order=np.arange(record.order.size).reshape(record.shape)), scale, zero_point)
                 return self.tensor(value, scale, zero_point)
             shape = channels_shape(value.order.shape)
-            if shape is None:
+            if shape is None or record.name in self.tokens and value.order.shape == record.shape:
                 # Windows of tokens and the like: their last axis is that of the channels.
                 self.tensor(replace(value, order=channels_first(value.order)), scale, zero_point)
                 return self.tensor(value, scale, zero_point)
@@ -182,13 +186,17 @@ class GraphBuilder:
         self.tensor(replace(quantised, order=laid.reshape(1, *shape)), value.scale, value.zero_point)
 
     def place_channels_last(self, value: Real) -> None:
-        """Make the last axis of an input of which ``value`` is a part that of the channels, as tokens have them, if its
-        layout is not decided yet.
+        """Make the last axis of ``value``, or of an input with tokens of which it is a part, that of the channels, if
+        the input's layout is not decided yet.
         """
         record = self._inputs.get(value.quantised.tensor)
-        if record is not None and not record.tensor and len(record.shape) == 3:
-            whole = np.arange(record.order.size).reshape(record.shape)
-            self.tensor(replace(value.quantised, order=channels_first(whole)), value.scale, value.zero_point)
+        if record is None or record.tensor:
+            return
+        order = np.arange(record.order.size).reshape(record.shape)
+        if is_whole(value.order, record.order.size):
+            order = value.order
+        if order.ndim == 3 or order is value.order:
+            self.tensor(replace(value.quantised, order=channels_first(order)), value.scale, value.zero_point)
 
     def add_constant(self, name: str, value: np.ndarray, quantisation: Quantisation, off: float = 0.0) -> str:
         """The tensor of a constant: int8 (C, H, W), the zero point being the internal one, and how far it is from the
@@ -210,6 +218,14 @@ class GraphBuilder:
         self.orders[name] = np.arange(prod(shape)).reshape(1, *shape)
         self._clip_bounds[name] = self.clip_bounds(whole)
         return name
+
+    def add_view(self, name: str, height: int, width: int) -> str:
+        """The tensor of the same channels whose pixels, as many, are in rows of another length."""
+        source = self.tensors[name]
+        view = self.add_part(name, 0, source.shape[0])
+        part = source.part or Part(name, 0)
+        self.tensors[view] = replace(self.tensors[view], shape=(source.shape[0], height, width), part=part)
+        return view
 
     def add_whole(self, shape: tuple[int, int, int], order: np.ndarray, result: Result) -> Quantised:
         """A tensor to be made of parts."""

@@ -8,11 +8,11 @@ import numpy as np
 from gen.onnx.builder import GraphBuilder, Result
 from gen.onnx.model import NodeError
 from gen.onnx.quant_scales import same
-from gen.onnx.values import Quantisation, Real, is_whole
+from gen.onnx.values import Quantisation, Real, is_plain, is_whole
 from gen.onnx.weights import MAX_WEIGHTS, Kernel, convolved
 from gen.onnx.windows import Windows
 
-__all__ = ["chosen", "repeated"]
+__all__ = ["chosen", "repeated", "viewed"]
 
 
 def chosen(graph: GraphBuilder, value: Real) -> Real:
@@ -40,6 +40,21 @@ def chosen(graph: GraphBuilder, value: Real) -> Real:
         graph.chosen[key] = (graph.add_part(source.name, channels[0], len(channels)) if neighbours
                              else _picked(graph, value, channels))
     return replace(value, quantised=replace(value.quantised, tensor=graph.chosen[key], order=order))
+
+
+def viewed(graph: GraphBuilder, value: Real, dims: tuple[int, int, int]) -> Real:
+    """``value`` as a tensor of ``dims`` where that is its tensor with the pixels in rows of another length, which are
+    neighbours in memory all the same; else as it is.
+    """
+    source = graph.tensors[value.quantised.tensor]
+    channels, *pixels = source.shape
+    if source.signs or source.value is not None or not is_plain(value.order) or source.shape == dims or (
+            channels, prod(pixels)) != (dims[0], prod(dims[1:])):
+        return value
+    key = source.name, dims[1:]
+    if key not in graph.viewed:
+        graph.viewed[key] = graph.add_view(source.name, *dims[1:])
+    return replace(value, quantised=replace(value.quantised, tensor=graph.viewed[key]))
 
 
 def repeated(graph: GraphBuilder, value: Real, count: int) -> Real:

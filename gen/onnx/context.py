@@ -4,7 +4,7 @@ from dataclasses import dataclass, replace
 from math import prod
 
 from gen.onnx.builder import GraphBuilder
-from gen.onnx.channels import chosen
+from gen.onnx.channels import chosen, viewed
 from gen.onnx.edges import cropped, enlarged
 from gen.onnx.fold import Folder
 from gen.onnx.functions import Functions
@@ -59,7 +59,8 @@ class Context:
             raise NodeError(f"its input has shape {real.order.shape}; it needs channels and one or two spatial axes",
                             code="bad-shape")
         if not self._lies(real, dims):
-            real = chosen(self.graph, real)     # perhaps its channels alone are in another order
+            # Perhaps its channels alone are in another order.
+            real = viewed(self.graph, chosen(self.graph, real), dims)
         tensor = self.graph.tensors[real.quantised.tensor]
         if not self._lies(real, dims):
             raise rearranged_in_front_of(self.node.name, tensor.name, real.moved_by)

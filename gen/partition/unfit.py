@@ -4,7 +4,7 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable
 
 from cores.errors import Reason
-from gen.ir.errors import CompileError, UnfitError
+from gen.ir.errors import CompileError, GraphError, UnfitError
 from gen.ir.graph import Graph, Layer
 from gen.ir.parts import origin
 from gen.onnx.model import PRODUCTS, Model
@@ -29,6 +29,15 @@ class UnfitNodesError(CompileError):
         found = _Nodes(graph, model)
         self.reasons: dict[str, Reason] = {
             node: reason for name, reason in error.reasons.items() for node in found.at_fault(name)}
+
+    @classmethod
+    def refused(cls, error: GraphError) -> "UnfitNodesError":
+        """Of a node that the importer refuses in a segment, where it lies in another way than in the whole model."""
+        result = cls.__new__(cls)
+        CompileError.__init__(result, str(error), code=error.code, **error.fields)
+        said = str(error).partition("): ")[2] or str(error)
+        result.reasons = {str(error.fields["node"]): Reason(said, code=error.code, **error.fields)}
+        return result
 
 
 class _Nodes:

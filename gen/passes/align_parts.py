@@ -63,10 +63,12 @@ class _Edit:
         self.tensors[name] = replace(tensor, name=name, shape=shape, onnx_name="", part=part)
         return name
 
-    def span(self, whole: str, low: int, high: int, name: str) -> str:
-        """Channels ``low`` to ``high`` of a tensor."""
-        channels = self.tensors[whole].shape[0]
-        return whole if high - low == channels else self.add(whole, name, high - low, Part(whole, low))
+    def span(self, whole: str, low: int, high: int, name: str, like: str = "") -> str:
+        """Channels ``low`` to ``high`` of a tensor, with the pixels of another that it is ``like``, if of any."""
+        tensor, like = self.tensors[whole], like or whole
+        if (high - low, *self.tensors[like].shape[1:]) == tensor.shape:
+            return whole
+        return self.add(like, name, high - low, Part(whole, low))
 
     def finish(self) -> Graph:
         """The graph as it is now; the one that it was if no layer has come. Raises UnfitError."""
@@ -173,7 +175,7 @@ def _pick(graph: Graph, tn: int) -> Graph:
             edit.tensors[name] = replace(tensor, part=Part(whole, first))
             if first % tn:
                 low = first // tn * tn
-                source = edit.span(whole, low, first + tensor.shape[0], f"{name}/blocks")
+                source = edit.span(whole, low, first + tensor.shape[0], f"{name}/blocks", name)
                 edit.tensors[name] = replace(tensor, part=None)
                 try:
                     edit.before[number].append(_mover(edit, source, name, low - first))

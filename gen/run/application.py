@@ -212,7 +212,12 @@ def of_partition(path: Path, cut: Partition, config: NpuConfig, options: Compile
     for number, segment in enumerate(cut.segments):
         progress(f"preparing {called(number, len(cut.segments), host=segment.place == 'host')}".rstrip())
         if segment.place == "accelerator":
-            imported = segment.imported
+            try:
+                imported = segment.imported
+            except GraphError as error:
+                if "node" not in error.fields:
+                    raise
+                raise UnfitNodesError.refused(error) from None
             inputs = {name: np.concatenate([one[name] for one in values]) for name in imported.graph.inputs if values}
             own = replace(options, stochastic=of_segment(imported.graph, config, options.stochastic))
             workload = of_model(imported, config, own, samples=inputs or None, board=board)

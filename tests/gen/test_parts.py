@@ -73,7 +73,7 @@ def with_tensor(graph: Graph, name: str, **changes: object) -> Graph:
     (lambda g: with_tensor(g, "t1", part=Part("t3", 5)), "tensor t1: 8 channels from 5 on are no part of 12"),
     (lambda g: with_tensor(g, "t1", part=Part("t3", -1)), "tensor t1: 8 channels from -1 on are no part of 12"),
     (lambda g: with_tensor(g, "t1", part=Part("t1", 0)), "tensor t1: 8 channels from 0 on are no part of 8"),
-    (lambda g: with_tensor(g, "t3", shape=(12, 6, 5)), r"tensor t1: is \(5, 6\) large and part of 't3', which is"),
+    (lambda g: with_tensor(g, "t3", shape=(12, 6, 6)), r"tensor t1: is \(5, 6\) large and part of 't3', which is"),
     (lambda g: with_tensor(g, "t1", signs=True), "tensor t1: signs are neither parts nor have any"),
     (lambda g: with_tensor(g, "t0", part=Part("t3", 0)), "input input: tensor 't0' is part of another"),
     (lambda g: with_tensor(g, "t1", part=Part("t3", 2)), "layer layer1: output 't2' is written twice"),
@@ -234,7 +234,7 @@ def test_files(rng: Rng, tmp_path: Path) -> None:
     assert load_program(tmp_path / "a.npu").tensors == program.tensors
     place = program.tensors["t2"]
     for changes in ({"whole": "nothing"}, {"whole": "t1"}, {"offset": place.offset + 1},
-                    {"offset": place.offset + 30}, {"offset": place.offset - 60}, {"shape": [4, 6, 5]},
+                    {"offset": place.offset + 30}, {"offset": place.offset - 60}, {"shape": [4, 6, 6]},
                     {"interleaved": True}):
         changed(tmp_path / "a.npu", tmp_path / "b.npu",
                 lambda header, changes=changes: header["tensors"]["t2"].update(changes))

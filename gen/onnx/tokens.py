@@ -1,0 +1,37 @@
+"""Which inputs have their channels last: those that a layer with weights for the last axis, or a normalisation, reads.
+
+What only computes value by value, as the sum at the end of a block, does not tell, and may come first where a model is
+cut.
+"""
+
+
+from gen.onnx.functions import ELEMENTWISE
+from gen.onnx.model import Model
+
+__all__ = ["tokens"]
+
+#: What leaves the last axis as it is; a Reshape as long as its size stays.
+_PASSING = ELEMENTWISE | {("", op) for op in ("QuantizeLinear", "DequantizeLinear", "Reshape")}
+
+
+def tokens(model: Model) -> frozenset[str]:
+    """The inputs of a model that are so, of three axes or more."""
+    sizes: dict[str, int] = {}      # value -> that of the last axis, if it is that of the channels
+    for node in reversed(model.nodes):
+        if node.op in ("LayerNormalization", "RMSNormalization"):
+            sizes[node.inputs[0]] = _size(model, node.inputs[1])
+        elif node.op == "MatMul":
+            sizes[node.inputs[0]] = _size(model, node.inputs[1])
+        elif (node.domain, node.op) in _PASSING and node.outputs[0] in sizes:
+            sizes.update(dict.fromkeys(node.inputs, sizes[node.outputs[0]]))
+        elif node.inputs:
+            sizes.pop(node.inputs[0], None)
+    return frozenset(value.name for value in model.inputs
+                     if len(value.shape) > 2 and sizes.get(value.name) == value.shape[-1])
+
+
+def _size(model: Model, name: str) -> int:
+    """The first axis of a constant, perhaps a dequantised one; 0 of any other value."""
+    maker = next((node for node in model.nodes if name in node.outputs), None)
+    constant = model.constants.get(maker.inputs[0] if maker is not None and maker.op == "DequantizeLinear" else name)
+    return 0 if constant is None or not constant.ndim else len(constant)

@@ -1,0 +1,92 @@
+"""Tokens: pixels of feature maps in rows of another length, and inputs whose channels are last."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import gen.partition.partition as cutting
+from cores.config import NpuConfig
+from gen.check.compare import compare_model
+from gen.ir.errors import GraphError
+from gen.ir.verify import verify
+from gen.onnx.importer import Imported, load_model
+from gen.onnx.machine import Machine
+from gen.run.application import open_application
+from tests.compiled import compile_kept
+from tests.errors import raises
+from tests.gen.qdq import Builder
+from tests.gen.test_compiler import run_and_compare
+
+Rng = np.random.Generator
+CONFIG = NpuConfig.preset(64, rows=64)
+HEIGHT, WIDTH, CHANNELS = 3, 5, 20
+TOKENS = HEIGHT * WIDTH
+
+
+def checked(b: Builder, folder: Path, seed: int) -> Imported:
+    imported = load_model(b.save(folder), machine=Machine.of(CONFIG))
+    assert max(row.largest for row in compare_model(imported, b.samples()).layers) <= 1
+    run_and_compare(*compile_kept(imported.graph, CONFIG), seed, ("load", "store"))
+    return imported
+
+
+@pytest.mark.parametrize("first", [0, 5], ids=["all channels", "some of them"])
+def test_tokens_as_a_map(first: int, rng: Rng, seed: int, tmp_path: Path) -> None:
+    """A convolution reads them in rows, without a copy; of channels that begin within a block there is one."""
+    b = Builder(rng)
+    y = b.requantize(b.node("MatMul", b.dequantize(b.input(1, TOKENS, 12)), b.weights(12, CHANNELS, axis=1)))
+    y = b.node("Transpose", b.node("Reshape", y, b.constant([1, HEIGHT, WIDTH, CHANNELS])), perm=[0, 3, 1, 2])
+    if first:
+        y = b.node("Slice", y, *(b.constant([n]) for n in (first, CHANNELS, 1)))
+    b.output(b.quantize(b.node("Conv", y, b.weights(8, CHANNELS - first, 3, 3))))
+    imported = checked(b, tmp_path, seed)
+    assert [layer.op for layer in imported.graph.layers] == ["conv", "conv"]
+    view = imported.graph.tensors[imported.graph.layers[1].input]
+    assert view.shape == (CHANNELS - first, HEIGHT, WIDTH) and view.part is not None
+
+
+def test_a_view_of_a_view_is_refused(rng: Rng, tmp_path: Path) -> None:
+    """Nothing may be part of itself by way of others."""
+    b = Builder(rng)
+    y = b.requantize(b.node("MatMul", b.dequantize(b.input(1, TOKENS, 12)), b.weights(12, CHANNELS, axis=1)))
+    y = b.node("Transpose", b.node("Reshape", y, b.constant([1, HEIGHT, WIDTH, CHANNELS])), perm=[0, 3, 1, 2])
+    b.output(b.quantize(b.node("Conv", y, b.weights(8, CHANNELS, 3, 3))))
+    graph = load_model(b.save(tmp_path)).graph
+    view = graph.tensors[graph.layers[1].input]
+    assert view.part is not None
+    whole = graph.tensors[view.part.whole]
+    graph.tensors[whole.name] = type(whole)(**{**vars(whole), "part": type(view.part)(view.name, 0)})
+    with raises(GraphError, "graph-rule"):
+        verify(graph)
+
+
+def test_a_sum_of_inputs_in_front(rng: Rng, seed: int, tmp_path: Path) -> None:
+    """As a cut at a residual leaves it: the normalisation behind the sum says which axis is that of the channels."""
+    b = Builder(rng, opset=17)
+    x, y = (b.dequantize(b.input(1, TOKENS, CHANNELS, name=name)) for name in ("x", "y"))
+    total = b.requantize(b.node("Add", x, y), 0.07)
+    total = b.node("Reshape", total, b.constant([1, HEIGHT, WIDTH, CHANNELS]))
+    numbers = [b.constant(rng.uniform(0.5, 2, CHANNELS).astype(np.float32)) for _ in range(2)]
+    b.output(b.quantize(b.node("LayerNormalization", total, *numbers, axis=-1), 0.03))
+    assert [layer.op for layer in checked(b, tmp_path, seed).graph.layers] == ["pool", "normalise"]
+
+
+def test_what_is_refused_in_a_segment_alone(rng: Rng, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The model is cut again, and the reason is the importer's."""
+    b = Builder(rng)
+    y = b.requantize(b.node("Conv", b.dequantize(b.input(1, 4, 6, 6)), b.weights(4, 4, 1, 1)))
+    y = b.requantize(b.node("Softsign", y))
+    b.output(b.quantize(b.node("Conv", y, b.weights(4, 4, 1, 1))))
+    real = cutting.import_model
+
+    def refusing(model: object, machine: object) -> Imported:
+        nodes = [node.name for node in model.nodes if node.op == "Conv"]    # type: ignore[attr-defined]
+        if nodes == ["conv9"]:
+            raise GraphError("m.onnx: node conv9 (Conv): lies askew", code="rearranged", node="conv9")
+        return real(model, machine)     # type: ignore[arg-type]
+
+    monkeypatch.setattr(cutting, "import_model", refusing)
+    found = open_application(b.save(tmp_path), NpuConfig.preset(16)).partition
+    assert found is not None
+    assert found.host["conv9"] == "lies askew" and "conv2" not in found.host
