@@ -31,7 +31,7 @@ from gen.zoo.network import make
 from gen.zoo.registry import get_network
 from sim.timing.dram import DramTiming
 
-__all__ = ["NETWORKS", "Fitted", "Row", "ZooNetwork", "measure", "fitted", "plot", "quantised"]
+__all__ = ["NETWORKS", "RECENT", "Fitted", "Row", "ZooNetwork", "measure", "fitted", "plot", "quantised"]
 
 _SSD = "ssd-mobilenetv1"
 #: Pictures that scales are from.
@@ -53,6 +53,9 @@ class ZooNetwork:
 
 NETWORKS = (ZooNetwork("vgg16", 0.25), ZooNetwork("resnet18"), ZooNetwork("resnet18", 0.25), ZooNetwork("mobilenetv1"),
             ZooNetwork("mobilenetv2"), ZooNetwork(_SSD, 0.25))
+
+#: Of after 2019.
+RECENT = ("vit-tiny", "deit-tiny", "kwt-1", "convnext-atto", "mobilevit-xxs", "yolo11n")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -2,6 +2,7 @@
 
 import argparse
 import dataclasses
+from pathlib import Path
 from typing import Any
 
 from gen.cli.bench_part import Part, Rows, models_folder, simulated
@@ -9,6 +10,7 @@ from gen.cli.common import messages, status
 from gen.cli.journal import Journal
 from gen.cli.machine import chosen_board, chosen_config
 from gen.cli.memory import chosen_memory
+from gen.cli.summary import speed_of, work_of
 from gen.files.write import write_file
 
 __all__ = ["PARTS"]
@@ -79,6 +81,37 @@ def _zoo(arguments: argparse.Namespace) -> Rows:
              for name, value in row.items()} for row in found]
 
 
+def _recent(arguments: argparse.Namespace) -> Rows:
+    import numpy as np
+
+    from gen.bench import zoo
+    from gen.options import CompileOptions
+    from gen.run.application import open_application
+    from gen.run.inputs import Samples
+    from gen.run.runner import run_model
+    from gen.zoo.builder import pictures
+    from gen.zoo.registry import get_network
+
+    config, rows = chosen_config(arguments), []
+    for name in zoo.RECENT:
+        network = get_network(name)
+        with status(network.title) as remark:
+            application = open_application(Path(f"{name}.onnx"), config, CompileOptions(keep_all=True),
+                                           content=zoo.quantised(name, remark))
+            work, speed = work_of(application), speed_of(application, chosen_board(arguments))
+            remark("on the functional simulator")
+            image = pictures(np.random.default_rng(2), 1, (network.channels, *network.size))
+            run = run_model(application, Samples({"image": image}, None), "functional")
+        left = 0 if application.partition is None else len(application.partition.host)
+        rows.append({
+            "network": network.title, "MMACs": work["multiplications"] / 1e6,
+            "accelerated_%": 100 * work["accelerated_multiplications"] / work["multiplications"],
+            "segments": work["segments"], "processor_nodes": left, "cycles": speed["cycles"],
+            "used_%": 100 * speed["utilisation"], "fps": speed["fps"], "clock": speed["clock"], "values": run.compared,
+            "wrong": run.mismatches})
+    return rows
+
+
 def _compared(arguments: argparse.Namespace) -> Rows:
     from gen.bench.models import measure
 
@@ -133,6 +166,8 @@ PARTS = (
     Part("zoo", "networks of the zoo on the memories of all boards that hold the machine (of one with --board), by the "
          "time model; lost: percent of the cycles that an ideal memory does not need, waits: of those in which the "
          "array waits for data, waiting layers: of those of layers that are bound by that", _zoo, _PLOT),
+    Part("recent", "networks of the zoo of after 2019, by the time model; accelerated: percent of the multiplications, "
+         "wrong: of the values, by the functional simulator", _recent),
     Part("models", "every quantised model of the folder: cycles by the time model, values of layers that differ from "
          "onnxruntime's, values of the simulator that differ from the reference", _compared),
     Part("quantization", "float networks quantised: shares of right labels, noise of the output, values of layers that "

@@ -3,7 +3,7 @@
 from gen.zoo.builder import Builder, Tensor
 from gen.zoo.network import Network
 
-__all__ = ["NETWORKS"]
+__all__ = ["NETWORKS", "convnext_block"]
 
 #: Channels and blocks of the four stages.
 _STAGES = ((40, 2), (80, 2), (160, 6), (320, 2))
@@ -15,7 +15,7 @@ def _norm(b: Builder, x: Tensor, *, name: str) -> Tensor:
     return b.transpose(y, 0, 3, 1, 2, name=f"{name}.first")
 
 
-def _block(b: Builder, x: Tensor, *, name: str) -> Tensor:
+def convnext_block(b: Builder, x: Tensor, *, name: str) -> Tensor:
     channels = x.channels
     y = b.biased_conv(x, channels, 7, groups=channels, name=f"{name}.dw")
     y = b.gelu(b.biased_conv(_norm(b, y, name=f"{name}.norm"), 4 * channels, 1, name=f"{name}.fc1"))
@@ -32,7 +32,7 @@ def _convnext(b: Builder, image: Tensor, classes: int) -> None:
         else:
             x = _norm(b, b.biased_conv(x, channels, 4, stride=4, pad=0, name="stem"), name="stem.norm")
         for number in range(blocks):
-            x = _block(b, x, name=f"s{stage}.{number}")
+            x = convnext_block(b, x, name=f"s{stage}.{number}")
     x = b.node("Flatten", b.node("GlobalAveragePool", x, name="average"), name="average.flat")
     b.output(b.dense(b.layer_norm(x, name="norm"), classes, name="head"))
 

@@ -4,7 +4,7 @@ from gen.zoo.builder import Builder, Tensor
 from gen.zoo.network import Network
 from gen.zoo.transformer import pre_norm
 
-__all__ = ["NETWORKS"]
+__all__ = ["NETWORKS", "transformer"]
 
 _EXPANSION, _HEADS, _PATCH = 2, 4, 2
 #: Output channels and strides of the inverted residuals of a stage, then channels and number of its transformer blocks.
@@ -46,7 +46,7 @@ def _fold(b: Builder, x: Tensor, height: int, width: int, *, name: str) -> Tenso
     return b.reshape(x, channels, height, width, name=f"{name}.pixels")
 
 
-def _transformer(b: Builder, x: Tensor, channels: int, count: int, *, name: str) -> Tensor:
+def transformer(b: Builder, x: Tensor, channels: int, count: int, *, name: str) -> Tensor:
     """Transformer blocks of ``channels`` between convolutions."""
     y = _layer(b, x, x.channels, 3, name=f"{name}.local")
     y = b.conv(y, channels, 1, name=f"{name}.in")
@@ -65,7 +65,7 @@ def _mobilevit(b: Builder, image: Tensor, classes: int) -> None:
         for number, stride in enumerate(strides):
             x = _inverted(b, x, channels, stride=stride, name=f"s{stage}.{number}")
         if blocks:
-            x = _transformer(b, x, wide, blocks, name=f"s{stage}.vit")
+            x = transformer(b, x, wide, blocks, name=f"s{stage}.vit")
     b.classify(_layer(b, x, 4 * x.channels, 1, name="conv_last"), classes)
 
 

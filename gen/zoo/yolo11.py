@@ -9,7 +9,7 @@ from gen.zoo.detections import detections
 from gen.zoo.network import Network
 from gen.zoo.yolo import joined
 
-__all__ = ["NETWORKS"]
+__all__ = ["NETWORKS", "c2psa"]
 
 #: The distance of a box's side from its pixel is the mean of so many, 0, 1, ..., by their chances.
 _DISTANCES = 16
@@ -83,7 +83,7 @@ def _attention(b: Builder, x: Tensor, *, name: str) -> Tensor:
     return _plain(b, y, channels, 1, name=f"{name}.proj")
 
 
-def _c2psa(b: Builder, x: Tensor, *, name: str) -> Tensor:
+def c2psa(b: Builder, x: Tensor, *, name: str) -> Tensor:
     """A transformer block of one half of the channels."""
     left, y = _halves(b, _layer(b, x, x.channels, 1, name=f"{name}.cv1"), name)
     y = b.node("Add", y, _attention(b, y, name=f"{name}.attn"), name=f"{name}.add1")
@@ -99,7 +99,7 @@ def _maps(b: Builder, image: Tensor) -> list[Tensor]:
     p3 = _c3k2(b, _layer(b, x, 64, 3, stride=2, name="c3"), 128, _bottleneck, share=4, name="c4")
     p4 = _c3k2(b, _layer(b, p3, 128, 3, stride=2, name="c5"), 128, _c3k, name="c6")
     x = _c3k2(b, _layer(b, p4, 256, 3, stride=2, name="c7"), 256, _c3k, name="c8")
-    p5 = _c2psa(b, _sppf(b, x, name="c9"), name="c10")
+    p5 = c2psa(b, _sppf(b, x, name="c9"), name="c10")
     p4 = _c3k2(b, joined(b, p5, p4, "up4"), 128, _bottleneck, name="c13")
     p3 = _c3k2(b, joined(b, p4, p3, "up3"), 64, _bottleneck, name="c16")
     x = b.node("Concat", _layer(b, p3, 64, 3, stride=2, name="c17"), p4, name="down4.concat", axis=1)

@@ -63,6 +63,7 @@ def test_waits_of_the_layers(digits: Path):
 def test_all_networks_are_of_the_zoo():
     assert len({network.title for network in NETWORKS}) == len(NETWORKS)
     assert all(get_network(network.name).size >= (224, 224) for network in NETWORKS)
+    assert all(get_network(name) for name in zoo.RECENT)
 
 
 def test_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture):
@@ -99,3 +100,14 @@ def test_an_interrupted_command_goes_on(tmp_path: Path, monkeypatch: pytest.Monk
     assert measured == [None, 0.5, 0.5]
     assert [row["network"] for row in json.loads(capsys.readouterr().out)["zoo"]] == [
         "zu3eg: LeNet-5", "zu3eg: LeNet-5, 50 % of the weights"]
+
+
+def test_recent_networks(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture):
+    """Cycles by the time model beside what the processor has, and values of the functional simulator."""
+    monkeypatch.setattr(zoo, "RECENT", ("lenet5",))
+    assert main(["bench", "recent", "--macs", "16", "--json"]) == 0
+    (row,) = json.loads(capsys.readouterr().out)["recent"]
+    assert (row["network"], row["MMACs"], row["accelerated_%"], row["processor_nodes"]) == ("LeNet-5", 0.41652, 100, 0)
+    assert row["values"] > 5_000 and (row["wrong"], row["segments"]) == (0, 1)
+    assert row["fps"] == pytest.approx(333e6 / row["cycles"])
+    assert row["used_%"] == pytest.approx(100 * 416_520 / 16 / row["cycles"])
