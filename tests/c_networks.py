@@ -71,7 +71,7 @@ def _decoded(b: Builder, head: Tensor, anchors: Sequence[tuple[int, int]], name:
 def _yolo(seed: int, size: tuple[int, int]) -> onnx.ModelProto:
     network = next(one for one in YOLO if one.name == "yolov3-tiny")
     b = _Heads(name="yolov3-tiny-boxes", seed=seed)
-    network.layers(b, b.image((3, *size)), 4)
+    network.layers(b, b.image((3, *size), 1), 4)
     parts = [_decoded(b, head, anchors, f"map{number}")
              for number, (head, anchors) in enumerate(zip(b.heads, _ANCHORS, strict=True))]
     boxes = b.node("Concat", *(part[0] for part in parts), name="boxes", axis=1)
@@ -91,7 +91,7 @@ def _ssd(seed: int, size: tuple[int, int]) -> onnx.ModelProto:
 
 def _silu(seed: int, size: tuple[int, int]) -> onnx.ModelProto:
     b = Builder(name="silu", seed=seed)
-    x = b.image((3, *size))
+    x = b.image((3, *size), 1)
     for number in range(5):
         x = b.norm(b.conv(x, 8, 3, stride=2 if number == 0 else 1, name=f"conv{number}"))
         x = b.node("Mul", x, b.node("Sigmoid", x, name=f"sigmoid{number}"), name=f"silu{number}")
@@ -101,7 +101,7 @@ def _silu(seed: int, size: tuple[int, int]) -> onnx.ModelProto:
 
 def _autoencoder(seed: int, size: tuple[int, int]) -> onnx.ModelProto:
     b = Builder(name="autoencoder", seed=seed)
-    x = b.image((1, *size))
+    x = b.image((1, *size), 1)
     widths = (128, 128, 128, 128, 8, 128, 128, 128, 128)
     for number, width in enumerate(widths):
         x = b.relu(b.dense(x, width, name=f"fc{number}"))

@@ -34,7 +34,7 @@ MACHINES = {
     "one pixel": NpuConfig(oc_lanes=16, ic_lanes=8, nnz_lanes=2, pixel_lanes=1, select_fanin=4, acc_width=28,
                            multiplier_width=18, hard_block_registers=0, side_depth=512, queue_depth=4,
                            outstanding_reads=4, outstanding_writes=2, address_width=32, table=1, product=1, turn=1,
-                           **{**_SMALL, "input_depth": 256}),
+                           rows=16, **{**_SMALL, "input_depth": 256}),
     "streams": NpuConfig(oc_lanes=8, ic_lanes=8, nnz_lanes=2, stochastic_circuit=Circuit.AND_LOOP, stochastic_rows=2,
                          stochastic_bits=1, **_SMALL),
     "all": NpuConfig(oc_lanes=16, ic_lanes=16, nnz_lanes=2, depthwise=1, local_store=1, gather=1, binary_rows=2,

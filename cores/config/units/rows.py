@@ -25,7 +25,5 @@ UNIT = Unit(
     fields=("rows",),
     standard=lambda c: {"rows": 64},
     area={"compute": lambda c: ((c.rows > 0) * c.ic_lanes, c.rows > 0)},
-    # Until a machine with it has been synthesised.
-    computes=False,
     imports=True,
 )

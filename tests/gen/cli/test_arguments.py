@@ -114,10 +114,10 @@ def test_all_features_that_a_machine_can_have(capsys: pytest.CaptureFixture):
 
     assert features() == (list(COMPUTING_FEATURES), "") == features("--macs", "32", "--binary-rows", "4")
     named, said = features("--macs", "16")
-    assert named == ["gather", "binary", "winograd", "table", "product", "stochastic", "turn"]
+    assert named == ["gather", "binary", "winograd", "table", "product", "stochastic", "rows", "turn"]
     assert said.startswith("--features all: without depthwise, fusion (nnz_lanes must be") and said.count("\n") == 1
     named, said = features("--winograd-unit", "2", "--pixel-lanes", "1")
-    assert named == ["gather", "winograd", "table", "product"]
+    assert named == ["gather", "winograd", "table", "product", "rows"]
     assert "without binary (binary_rows must be 0 with winograd=2" in said
 
 
