@@ -7,6 +7,7 @@ import numpy as np
 from gen.onnx.channels import chosen, repeated
 from gen.onnx.context import Context
 from gen.onnx.model import NodeError
+from gen.onnx.transposed import order_transposed, transposed
 from gen.onnx.values import Pending, PendingTable, Real, is_plain
 
 __all__ = ["paired", "unlike"]
@@ -35,7 +36,18 @@ def paired(context: Context, a: Real, b: Real) -> tuple[Real, Real]:
                                 "that the model computes; --features product puts that on the accelerator",
                                 code="needs-unit", unit="product")
             return whole, vector
+    if (other := _turned_like(context, b, a.order, shapes[0])) is not None:
+        return a, other
     raise unlike(a, b)
+
+
+def _turned_like(context: Context, value: Real, order: np.ndarray, shape: tuple[int, int, int]) -> Real | None:
+    """``value`` in a tensor of ``shape`` in an arrangement that its transpose has; None where that has another."""
+    source = context.graph.tensors[value.quantised.tensor].shape
+    if (shape[0], prod(shape[1:])) != (prod(source[1:]), source[0]) or not np.array_equal(
+            order_transposed(value.order, source), order):
+        return None
+    return transposed(context, value, shape[1:])
 
 
 def unlike(a: Real | Pending | PendingTable, b: Real | Pending | PendingTable) -> NodeError:

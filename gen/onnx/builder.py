@@ -84,6 +84,8 @@ class GraphBuilder:
         self.chosen: dict[tuple[str, tuple[int, ...]], str] = {}
         #: Tensor and height and width -> the tensor of its channels with pixels so.
         self.viewed: dict[tuple[str, tuple[int, int]], str] = {}
+        #: Tensor and the rows of its channels -> its transpose (`gen.onnx.transposed`).
+        self.transposed: dict[tuple[str, tuple[int, int]], str] = {}
         #: Node -> channels whose weights have another scale than the model says (`quant_scales.coarser_scale`).
         self.coarser: dict[str, int] = {}
         #: Nodes with signs and biases between their sums, off by a step of the result or more.

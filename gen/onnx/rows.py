@@ -6,6 +6,7 @@ import numpy as np
 
 from cores.arch.rows import MAX_CHANNELS
 from gen.onnx.context import Context
+from gen.onnx.transposed import transposed
 from gen.onnx.values import PendingRows, Real
 from sim.rows import EXPONENTIAL_PLACES, exponentials, moments
 
@@ -22,6 +23,15 @@ def _rows(context: Context, value: Real, axis: int) -> tuple[Real, int] | None:
     if value.order.ndim >= 3 and axis == value.order.ndim - 1:
         context.graph.place_channels_last(value)
     real = replace(value, quantised=context.graph.tensor(value.quantised, value.scale, value.zero_point))
+    if heads := _heads(context, real, axis):
+        return real, heads
+    turned = transposed(context, real)
+    heads = _heads(context, turned, axis) if turned is not None else 0
+    return (turned, heads) if turned is not None and heads else None
+
+
+def _heads(context: Context, real: Real, axis: int) -> int:
+    """How many heads a tensor has the rows of ``axis`` of, 0 where those are not the channels of its pixels."""
     channels, height, width = context.graph.tensors[real.quantised.tensor].shape
     channel, pixel = np.divmod(np.moveaxis(real.order, axis, -1).reshape(-1, real.order.shape[axis]), height * width)
     length = channel.shape[1]
@@ -31,7 +41,7 @@ def _rows(context: Context, value: Real, axis: int) -> tuple[Real, int] | None:
     lies = ((pixel == pixel[:, :1]).all() and (channel == channel[:, :1] + np.arange(length)).all()
             and np.array_equal(firsts, np.arange(heads) * span) and length <= min(span, MAX_CHANNELS)
             and (heads == 1 or channels % heads == span % _BLOCK == 0))
-    return (real, heads) if lies else None
+    return heads if lies else 0
 
 
 def softmax_rows(context: Context, value: Real, axis: int) -> PendingRows | None:

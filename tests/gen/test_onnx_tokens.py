@@ -90,3 +90,20 @@ def test_what_is_refused_in_a_segment_alone(rng: Rng, tmp_path: Path, monkeypatc
     found = open_application(b.save(tmp_path), NpuConfig.preset(16)).partition
     assert found is not None
     assert found.host["conv9"] == "lies askew" and "conv2" not in found.host
+
+
+@pytest.mark.parametrize("unit", [{"turn": 1}, {"gather": 1}], ids=["turn", "gather"])
+def test_transposes_between_layers(unit: dict[str, int], rng: Rng, seed: int, tmp_path: Path) -> None:
+    """A matrix for the tokens, a sum and a normalisation behind a Transpose, as of MLP-Mixer: exact copies."""
+    b, config = Builder(rng, opset=17), NpuConfig.preset(64, rows=64, **unit)
+    x = b.dequantize(b.input(1, TOKENS, CHANNELS), 0.05, 3)
+    x = b.requantize(b.node("MatMul", x, b.weights(CHANNELS, CHANNELS, axis=1)), 0.04, -7)
+    y = b.requantize(b.node("MatMul", b.node("Transpose", x, perm=[0, 2, 1]), b.weights(TOKENS, TOKENS, axis=1)), 0.04)
+    total = b.requantize(b.node("Add", x, b.node("Transpose", y, perm=[0, 2, 1])), 0.07)
+    numbers = [b.constant(rng.uniform(0.5, 2, TOKENS).astype(np.float32)) for _ in range(2)]
+    b.output(b.quantize(b.node("LayerNormalization", b.node("Transpose", total, perm=[0, 2, 1]), *numbers), 0.03),
+             rank=3)
+    imported = load_model(b.save(tmp_path), machine=Machine.of(config))
+    assert [layer.op for layer in imported.graph.layers].count("matmul") == 3
+    assert max(row.largest for row in compare_model(imported, b.samples()).layers) <= 1
+    run_and_compare(*compile_kept(imported.graph, config), seed, ("load", "store"))

@@ -9,6 +9,7 @@ from gen.onnx.heads import activations_product
 from gen.onnx.model import NodeError
 from gen.onnx.refusals import refusal
 from gen.onnx.registry import Inputs, Registry, at
+from gen.onnx.transposed import transposed
 from gen.onnx.values import Constant, Pending, QuantisedConstant, Real, Value, channels_first, is_plain
 from gen.onnx.weights import Kernel, bias_of, convolved, weights_of
 from gen.onnx.windows import Windows
@@ -43,6 +44,9 @@ def _product(context: Context, value: Value | None, matrix: Kernel) -> Pending:
     lying = channels_first(value.order) if len(before) > 4 or before[0] != 1 else np.moveaxis(value.order, -1, 1)
     real = context.activation(replace(value, quantised=replace(value.quantised, order=lying)))
     channels, *size = context.graph.tensors[real.quantised.tensor].shape
+    if channels != features or not is_plain(real.order):
+        real = transposed(context, real) or real
+        channels, *size = context.graph.tensors[real.quantised.tensor].shape
     if channels != features or not is_plain(real.order):
         raise NodeError("takes neither a vector nor pixels with channels last, and the machine moves no data; "
                         "transpose the channels after the other axes", code="rearranged")
