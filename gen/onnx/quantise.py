@@ -67,7 +67,8 @@ def quantize(context: Context, value: Value | None, quantisation: Quantisation) 
             # The same numbers, if perhaps counted from another origin: int8 for uint8.
             return replace(value.quantised, unsigned=quantisation.unsigned)
         case Real():
-            return _emit(context, copy(context, context.activation(value)), quantisation)
+            return _emit(context, copy(context, _padded_heads(context, value) or context.activation(value)),
+                         quantisation)
         case PendingAdd():
             return _emit_sum(context, value, Result(context.node, quantisation))
         case PendingOperation():
@@ -89,6 +90,17 @@ def quantize(context: Context, value: Value | None, quantisation: Quantisation) 
             raise NodeError("its input is quantised already; put a DequantizeLinear in between, or remove the node",
                             code="quantised-twice")
     raise refusal(value, "its input")
+
+
+def _padded_heads(context: Context, value: Real) -> Real | None:
+    """A tensor of which less than half the channels are not in ``value``, with them: a copy without them would have
+    heads that begin within a block.
+    """
+    real = replace(value, quantised=context.graph.tensor(value.quantised, value.scale, value.zero_point))
+    channels, height, width = context.graph.tensors[real.quantised.tensor].shape
+    used, counts = np.unique(real.order // (height * width), return_counts=True)
+    whole = (counts == height * width).all() and np.unique(real.order).size == real.order.size
+    return real if whole and channels // 2 < len(used) < channels else None
 
 
 def _padded(context: Context, value: Padded, quantisation: Quantisation) -> Value:

@@ -1,5 +1,6 @@
 """Products of two activations in models: against onnxruntime, on the functional simulator, and where they are cut."""
 
+from math import sqrt
 from pathlib import Path
 
 import numpy as np
@@ -108,10 +109,11 @@ def test_attention_is_on_the_accelerator(part: str, rng: Rng, tmp_path: Path) ->
     assert found.compared and not found.different
 
 
-@pytest.mark.parametrize("late", [False, True], ids=["Q in front of the Transpose", "Q behind it"])
-def test_channels_in_front(late: bool, rng: Rng, seed: int, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("late", "scaled"), [(False, False), (True, False), (True, True)],
+                         ids=["Q in front of the Transpose", "Q behind it", "scaled scores"])
+def test_channels_in_front(late: bool, scaled: bool, rng: Rng, seed: int, tmp_path: Path) -> None:
     """Values times probabilities, as YOLO11 has them: the product is that of the transposes. A Transpose between a
-    Softmax and its quantisation counts.
+    Softmax and its quantisation counts. Scores that are scaled and quantised again stay in their heads' blocks.
     """
     heads, size, pixels = 2, 32, 20
     b = Builder(rng)
@@ -120,6 +122,8 @@ def test_channels_in_front(late: bool, rng: Rng, seed: int, tmp_path: Path) -> N
         b.node("Reshape", b.requantize(b.node("Conv", x, b.weights(heads * size, 48, 1, 1)), 0.05, 7 * number),
                b.constant(np.array([1, heads, size, pixels]))) for number in range(3))
     product = b.requantize(b.node("MatMul", b.node("Transpose", query, perm=[0, 1, 3, 2]), key), 0.02)
+    if scaled:
+        product = b.requantize(b.node("Mul", product, b.constant(np.float32(1 / sqrt(size)))), 0.005, 3)
     shares = b.node("Softmax", product, axis=-1)
     turned = b.node("Transpose", shares if late else b.requantize(shares, 1 / 256, -128), perm=[0, 1, 3, 2])
     turned = b.requantize(turned, 1 / 256, -128) if late else turned
