@@ -1,5 +1,6 @@
 """Two tensors of which one may have a single number for all pixels of a channel, or for all channels of a pixel."""
 
+from dataclasses import replace
 from math import prod
 
 import numpy as np
@@ -8,9 +9,9 @@ from gen.onnx.channels import chosen, repeated
 from gen.onnx.context import Context
 from gen.onnx.model import NodeError
 from gen.onnx.transposed import order_transposed, transposed
-from gen.onnx.values import Pending, PendingTable, Real, is_plain
+from gen.onnx.values import Pending, PendingTable, Real, Value, is_plain
 
-__all__ = ["paired", "unlike"]
+__all__ = ["operand", "paired", "unlike"]
 
 
 def paired(context: Context, a: Real, b: Real) -> tuple[Real, Real]:
@@ -48,6 +49,16 @@ def _turned_like(context: Context, value: Real, order: np.ndarray, shape: tuple[
             order_transposed(value.order, source), order):
         return None
     return transposed(context, value, shape[1:])
+
+
+def operand(context: Context, value: Value | None) -> Real:
+    """One of `paired`: a tensor, or a vector whose numbers may be repeated for each pixel already."""
+    if isinstance(value, Real):
+        real = replace(value, quantised=context.graph.tensor(value.quantised, value.scale, value.zero_point))
+        channels, *pixels = context.graph.tensors[real.quantised.tensor].shape
+        if pixels == [1, 1] and real.order.size > channels:
+            return real
+    return context.activation(value, "an operand")
 
 
 def unlike(a: Real | Pending | PendingTable, b: Real | Pending | PendingTable) -> NodeError:

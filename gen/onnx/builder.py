@@ -92,6 +92,8 @@ class GraphBuilder:
         self.off_biases: dict[str, OffBias] = {}
         #: Inputs whose last axis is that of the channels, unless what reads them first says something else.
         self.tokens: frozenset[str] = frozenset()
+        #: Nodes whose results a Softmax reads, in rows of the last axis.
+        self.scores: frozenset[str] = frozenset()
         self._inputs: dict[str, _InputRecord] = {}
         #: The tensors of those that have one.
         self._of_inputs: set[str] = set()

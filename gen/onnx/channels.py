@@ -12,7 +12,7 @@ from gen.onnx.values import Quantisation, Real, is_plain, is_whole
 from gen.onnx.weights import MAX_WEIGHTS, Kernel, convolved
 from gen.onnx.windows import Windows
 
-__all__ = ["chosen", "repeated", "viewed"]
+__all__ = ["chosen", "repeated", "viewed", "with_gaps"]
 
 
 def chosen(graph: GraphBuilder, value: Real) -> Real:
@@ -40,6 +40,17 @@ def chosen(graph: GraphBuilder, value: Real) -> Real:
         graph.chosen[key] = (graph.add_part(source.name, channels[0], len(channels)) if neighbours
                              else _picked(graph, value, channels))
     return replace(value, quantised=replace(value.quantised, tensor=graph.chosen[key], order=order))
+
+
+def with_gaps(graph: GraphBuilder, value: Real) -> Real | None:
+    """``value`` as it is where it has channels of a tensor between others, as heads that are padded to blocks: a copy
+    of all of them takes less than to pick some. None for anything else.
+    """
+    real = replace(value, quantised=graph.tensor(value.quantised, value.scale, value.zero_point))
+    source = graph.tensors[real.quantised.tensor]
+    channels, places = np.unique(real.order // prod(source.shape[1:]), return_counts=True)
+    whole = (places == prod(source.shape[1:])).all() and np.unique(real.order).size == real.order.size
+    return real if whole and channels[-1] - channels[0] >= channels.size and not source.signs else None
 
 
 def viewed(graph: GraphBuilder, value: Real, dims: tuple[int, int, int]) -> Real:

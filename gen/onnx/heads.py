@@ -10,6 +10,7 @@ from gen.onnx.context import Context
 from gen.onnx.model import NodeError
 from gen.onnx.refusals import refusal
 from gen.onnx.registry import Inputs
+from gen.onnx.transposed import transposed
 from gen.onnx.values import Head, Host, PendingProduct, Real, Value
 
 __all__ = ["activations_product"]
@@ -22,7 +23,8 @@ def activations_product(context: Context, inputs: Inputs) -> Value:
     """``a @ b``: (..., M, R) times (..., R, N), of each of the leading axes' heads.
 
     Channels of a's tensor are R, its pixels M; b's channels are R or N, its pixels the other. Or b takes the place of
-    a, as ``a @ b`` is the transpose of b's times a's.
+    a, as ``a @ b`` is the transpose of b's times a's: where that alone can be, or where the pixels are then more than
+    the channels, of which a Softmax would make rows.
     """
     if not (context.units.have("gather") or context.units.have("turn")):
         raise NodeError("multiplies two activations; --features turn or gather does that on the accelerator",
@@ -31,7 +33,8 @@ def activations_product(context: Context, inputs: Inputs) -> Value:
     if a.order.ndim < 3 or a.order.shape[:-2] != b.order.shape[:-2] or a.order.shape[-1] != b.order.shape[-2]:
         raise NodeError(f"multiplies activations of shapes {a.order.shape} and {b.order.shape}; both must have the "
                         "same leading axes", code="operand-shapes")
-    turned = not _lies(context, a, _matrices(a)[0].T) and _lies(context, b, _matrices(b)[0])
+    wide = b.order.shape[-1] > a.order.shape[-2] and context.node.name not in context.graph.scores
+    turned = (wide or not _lies(context, a, _matrices(a)[0].T)) and _lies(context, b, _matrices(b)[0])
     if turned:
         a, b = (moved(value, (-1, -2), (-2, -1)) for value in (b, a))
     heads, pixels, columns = prod(a.order.shape[:-2]), a.order.shape[-2], b.order.shape[-1]
@@ -84,7 +87,10 @@ def _matrices(value: Real) -> np.ndarray:
 def _head(context: Context, a: Real, b: Real, number: int, outputs: int) -> Head:
     first, second = (_matrices(value)[number] for value in (a, b))
     by_channels = not _lies(context, b, second)
-    source = _matrix(context, a, first.T)
+    source = None
+    if not _lies(context, a, first.T) and _lies(context, a, first):
+        source = transposed(context, _matrix(context, a, first))
+    source = source or _matrix(context, a, first.T)
     matrix = _matrix(context, b, second.T if by_channels else second)
     reduced, columns = second.shape
     return Head(arguments=dict(

@@ -35,7 +35,7 @@ from gen.onnx.model import MICROSOFT, Model, ModelInput, Node, NodeError
 from gen.onnx.read import Shapes, open_model
 from gen.onnx.refusals import obstacle
 from gen.onnx.registry import Handler
-from gen.onnx.tokens import tokens
+from gen.onnx.tokens import scores, tokens
 from gen.onnx.values import (
     Constant,
     Host,
@@ -97,7 +97,7 @@ class Importer:
         self._model, self._units = model, units or Units(Machine())
         self._functions = Functions(model, self._units)
         self._graph = GraphBuilder()
-        self._graph.tokens = tokens(model)
+        self._graph.tokens, self._graph.scores = tokens(model), scores(model)
         self._folder = Folder(model)
         self._values: dict[str, Value] = {}
         self._node_values = 0

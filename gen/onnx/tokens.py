@@ -1,14 +1,15 @@
-"""Which inputs have their channels last: those that a layer with weights for the last axis, or a normalisation, reads.
+"""What nodes further on say of a value's axes.
 
-What only computes value by value, as the sum at the end of a block, does not tell, and may come first where a model is
-cut.
+Inputs have their channels last that a layer with weights for the last axis, or a normalisation, reads. What only
+computes value by value, as the sum at the end of a block, does not tell, and may come first where a model is cut. A
+product has the rows of a Softmax that follows in its channels.
 """
 
 
 from gen.onnx.functions import ELEMENTWISE
 from gen.onnx.model import Model
 
-__all__ = ["tokens"]
+__all__ = ["scores", "tokens"]
 
 #: What leaves the last axis as it is; a Reshape as long as its size stays.
 _PASSING = ELEMENTWISE | {("", op) for op in ("QuantizeLinear", "DequantizeLinear", "Reshape")}
@@ -28,6 +29,18 @@ def tokens(model: Model) -> frozenset[str]:
             sizes.pop(node.inputs[0], None)
     return frozenset(value.name for value in model.inputs
                      if len(value.shape) > 2 and sizes.get(value.name) == value.shape[-1])
+
+
+def scores(model: Model) -> frozenset[str]:
+    """The nodes that multiply what a Softmax follows, perhaps scaled or masked."""
+    found: set[str] = set()
+    values: set[str] = set()
+    for node in reversed(model.nodes):
+        if node.op == "Softmax" or (node.domain, node.op) in _PASSING and not values.isdisjoint(node.outputs):
+            values.update(node.inputs)
+        elif node.op == "MatMul" and not values.isdisjoint(node.outputs):
+            found.add(node.name)
+    return frozenset(found)
 
 
 def _size(model: Model, name: str) -> int:

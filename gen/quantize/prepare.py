@@ -23,6 +23,7 @@ from gen.quantize.averages import count_padding
 from gen.quantize.float_weights import float_weights, of_weights
 from gen.quantize.norms import spread_norms
 from gen.quantize.options import QuantizeError
+from gen.quantize.quotients import spread_quotients
 from gen.quantize.shifts import move_shifts
 
 __all__ = ["initializers", "prepare", "quantised_node"]
@@ -76,8 +77,8 @@ def prepare(model: onnx.ModelProto) -> onnx.ModelProto:
         model = spread_norms(whole)
     model = _optimised(model)
     # Some of it once more, as there are more constants now.
-    for apply in (spread_norms, count_padding, hoist_transposes, sink_transposes, merge_pool_padding, find_prelus,
-                  move_shifts, drop_unused):
+    for apply in (spread_norms, spread_quotients, count_padding, hoist_transposes, sink_transposes,
+                  merge_pool_padding, find_prelus, move_shifts, drop_unused):
         model = apply(model)
     graph = inferred(model)
     for name in ("node", "output", "value_info"):

@@ -8,8 +8,9 @@ import numpy as np
 from gen.ir.epilogue.multiply import Multiply
 from gen.ir.graph import Pool
 from gen.ir.tensor import Tensor
-from gen.onnx.broadcast import paired
+from gen.onnx.broadcast import operand, paired
 from gen.onnx.builder import GraphBuilder
+from gen.onnx.channels import with_gaps
 from gen.onnx.constants import constant
 from gen.onnx.context import Context
 from gen.onnx.maps import constant_like, has_map, spread
@@ -94,7 +95,7 @@ def affine(context: Context, value: Value | None, factor: np.ndarray, shift: np.
     if isinstance(value, Real):
         if not always and factor.size == 1 and factor.item() > 0 and not shift.any():
             return replace(value, scale=value.scale * factor.item())
-        value = replace(copy(context, context.activation(value)), nodes=())
+        value = replace(copy(context, with_gaps(context.graph, value) or context.activation(value)), nodes=())
     if not isinstance(value, Pending | PendingPool):
         raise refusal(value, "its input")
     return _scaled(context, value, _per_channel(value, factor), _per_channel(value, shift))
@@ -109,7 +110,7 @@ def _product(context: Context, inputs: Inputs) -> Value:
     if not context.units.have("product"):
         raise NodeError("has two activations as its operands; --features product multiplies them on the accelerator",
                         code="needs-unit", unit="product")
-    return _of_two(context, *paired(context, *(context.activation(value, "an operand") for value in inputs)))
+    return _of_two(context, *paired(context, *(operand(context, value) for value in inputs)))
 
 
 def _of_two(context: Context, a: Real, b: Real) -> PendingOperation:
@@ -131,7 +132,7 @@ def multiply(context: Context, inputs: Inputs) -> Value:
         return _product(context, inputs)
     numbers = constant(factor, "the operand").astype(np.float64)
     if numbers.size > 1 and isinstance(value, Real):
-        value = context.activation(value)
+        value = with_gaps(context.graph, value) or context.activation(value)
         if has_map(context, value, numbers):
             if not context.units.have("product"):
                 raise NodeError("multiplies by a constant for each pixel; --features product does that on the "

@@ -1,6 +1,7 @@
 """Means and maxima over axes: of all pixels of a channel, and of all channels of a pixel."""
 
 from dataclasses import replace
+from math import prod
 
 import numpy as np
 
@@ -9,6 +10,7 @@ from gen.onnx.constants import axes
 from gen.onnx.context import Context
 from gen.onnx.handlers.pool import covers_pixels, over_pixels
 from gen.onnx.model import NodeError
+from gen.onnx.pooling import pooled
 from gen.onnx.quantise import settled
 from gen.onnx.refusals import refusal
 from gen.onnx.registry import Inputs, Registry, at
@@ -27,13 +29,35 @@ def global_average(context: Context, inputs: Inputs) -> Value:
     return over_pixels(context, inputs[0], over, keep=True, mean=True)
 
 
-@HANDLERS.handles("ReduceMean", conditions=(
-    "over all spatial axes on the pool unit, over the channels as a 1x1 convolution; no others, and it names them"))
+@HANDLERS.handles("ReduceMean", "ReduceSum", conditions=(
+    "over one or all spatial axes on the pool unit, over the channels as a 1x1 convolution; no others, and it names "
+    "them"))
 def reduce_mean(context: Context, inputs: Inputs) -> Value:
     over, keep = _named(context, inputs)
-    if over == [1] and not covers_pixels(context, inputs[0], over):
-        return _over_channels(context, inputs[0], keep=keep)
-    return over_pixels(context, inputs[0], over, keep=keep, mean=True)
+    found = _mean(context, inputs[0], over, keep=keep)
+    if context.node.op == "ReduceMean":
+        return found
+    assert isinstance(inputs[0], Real) and isinstance(found, Pending)
+    return replace(found, scale=found.scale * prod(inputs[0].order.shape[axis] for axis in over))
+
+
+def _mean(context: Context, value: Value | None, over: list[int], *, keep: bool) -> Value:
+    if covers_pixels(context, value, over):
+        return over_pixels(context, value, over, keep=keep, mean=True)
+    if over == [1]:
+        return _over_channels(context, value, keep=keep)
+    if over in ([2], [3]) and isinstance(value, Real) and value.order.ndim == len("NCHW"):
+        return _over_rows(context, value, over[0], keep=keep)
+    return over_pixels(context, value, over, keep=keep, mean=True)
+
+
+def _over_rows(context: Context, value: Value | None, axis: int, *, keep: bool) -> Pending:
+    """The means of all rows, or of all columns."""
+    source, (channels, height, width) = context.feature_map(value)
+    kernel, size = ((height, 1), (1, width)) if axis == len("NC") else ((1, width), (height, 1))
+    order = result_order((channels, *size), source.order.ndim)
+    return pooled(context, source, Windows(kernel, (1, 1), (0, 0, 0, 0), size), order if keep else order.squeeze(axis),
+                  divisor=prod(kernel))
 
 
 @HANDLERS.handles("ReduceMax", conditions=(

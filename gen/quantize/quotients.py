@@ -1,0 +1,126 @@
+"""Quotients, lengths and the Softmax of a map, as what a machine has: tables, averages and products.
+
+A quotient is a product with a reciprocal, which is a table. What divides may be repeated by an Expand; the reciprocal
+is in front of that. A length (ReduceL2) is the root of an average of squares. A Softmax over the pixels of one channel
+has no rows of channels: it is exponentials, divided by their sum.
+"""
+
+from collections.abc import Iterator
+from math import prod, sqrt
+from typing import Any
+
+import numpy as np
+import onnx
+from onnx import NodeProto, helper, numpy_helper
+
+from gen.onnx.light import inferred
+from gen.onnx.names import unique
+from gen.onnx.passes import drop_unused
+
+__all__ = ["spread_quotients"]
+
+_WEIGHTED = ("Conv", "ConvTranspose", "Gemm", "MatMul")
+
+
+def spread_quotients(model: onnx.ModelProto) -> onnx.ModelProto:
+    """``model`` with these in the place of Div, ReduceL2 and Softmax, of those that layers with weights depend on."""
+    if not any(node.op_type in _OPERATORS for node in model.graph.node):
+        return model
+    spread = _Quotients(model)
+    nodes = [made for node in model.graph.node for made in spread.layers(node)]
+    del model.graph.node[:]
+    model.graph.node.extend(nodes)
+    return drop_unused(model)
+
+
+class _Quotients:
+    def __init__(self, model: onnx.ModelProto) -> None:
+        graph = inferred(model)
+        self._graph = model.graph
+        self._shapes = {value.name: [dim.dim_value for dim in value.type.tensor_type.shape.dim]
+                        for value in (*graph.input, *graph.value_info, *graph.output)}
+        self._constants = {tensor.name: tensor for tensor in model.graph.initializer}
+        self._makers = {name: node for node in model.graph.node for name in node.output}
+        self._taken = {*self._makers, *self._constants, *(node.name for node in model.graph.node)}
+        self._axes_attribute = max(o.version for o in model.opset_import if o.domain in ("", "ai.onnx")) < 18
+        #: Values that a layer with weights depends on.
+        self._wanted: set[str] = set()
+        for node in reversed(model.graph.node):
+            if node.op_type in _WEIGHTED and node.input[1] in self._constants or self._wanted & {*node.output}:
+                self._wanted.update(node.input)
+
+    def layers(self, node: NodeProto) -> list[NodeProto]:
+        """What a node becomes: itself, if it stays as it is."""
+        made = _OPERATORS.get(node.op_type)
+        if made is None or node.output[0] not in self._wanted:
+            return [node]
+        return list(made(self, node)) or [node]
+
+    def quotient(self, node: NodeProto) -> Iterator[NodeProto]:
+        one, other = node.input
+        if one in self._constants or other in self._constants:
+            return
+        before = self._makers.get(other)
+        if before is None or before.op_type != "Expand":
+            yield (inverse := self._node(node, "Reciprocal", other))
+            yield self._node(node, "Mul", one, inverse.output[0], result=node.output[0])
+            return
+        yield (inverse := self._node(node, "Reciprocal", before.input[0]))
+        yield (repeated := self._node(node, "Expand", inverse.output[0], before.input[1]))
+        yield self._node(node, "Mul", one, repeated.output[0], result=node.output[0])
+
+    def length(self, node: NodeProto) -> Iterator[NodeProto]:
+        axes, keep = self._axes(node), self._attribute(node, "keepdims", 1)
+        shape = self._shapes.get(node.input[0], [])
+        if not axes or not all(-len(shape) <= axis < len(shape) and shape[axis] for axis in axes):
+            return
+        yield (square := self._node(node, "Mul", node.input[0], node.input[0]))
+        yield (mean := self._mean(node, square.output[0], axes, keep))
+        yield (root := self._node(node, "Sqrt", mean.output[0]))
+        yield self._node(node, "Mul", root.output[0], self._constant(sqrt(prod(shape[axis] for axis in axes))),
+                         result=node.output[0])
+
+    def softmax(self, node: NodeProto) -> Iterator[NodeProto]:
+        shape = self._shapes.get(node.input[0], [])
+        axis = self._attribute(node, "axis", -1)
+        if len(shape) != 4 or shape[1] != 1 or axis % 4 != 3 or not shape[3]:
+            return
+        yield (power := self._node(node, "Exp", node.input[0]))
+        yield (mean := self._mean(node, power.output[0], [3], 1))
+        yield (total := self._node(node, "Mul", mean.output[0], self._constant(shape[3])))
+        yield (inverse := self._node(node, "Reciprocal", total.output[0]))
+        size = self._constant(np.array([1, 1, 1, shape[3]], np.int64))
+        yield (repeated := self._node(node, "Expand", inverse.output[0], size))
+        yield self._node(node, "Mul", power.output[0], repeated.output[0], result=node.output[0])
+
+    def _axes(self, node: NodeProto) -> list[int]:
+        if len(node.input) > 1 and node.input[1] in self._constants:
+            return [int(n) for n in numpy_helper.to_array(self._constants[node.input[1]]).reshape(-1)]
+        return list(self._attribute(node, "axes", []))
+
+    def _mean(self, node: NodeProto, source: str, axes: list[int], keep: int) -> NodeProto:
+        if self._axes_attribute:
+            return self._node(node, "ReduceMean", source, axes=axes, keepdims=keep)
+        return self._node(node, "ReduceMean", source, self._constant(np.array(axes, np.int64)), keepdims=keep)
+
+    @staticmethod
+    def _attribute(node: NodeProto, name: str, default: Any) -> Any:
+        return next((helper.get_attribute_value(a) for a in node.attribute if a.name == name), default)
+
+    def _node(self, owner: NodeProto, op: str, *inputs: str, result: str = "", **attributes: Any) -> NodeProto:
+        name = self._name(f"{owner.name}/{op}")
+        return helper.make_node(op, inputs, [result or name], name=name, **attributes)
+
+    def _constant(self, value: float | np.ndarray) -> str:
+        array = value if isinstance(value, np.ndarray) else np.array(value, np.float32)
+        name = self._name("quotient/constant")
+        self._graph.initializer.append(numpy_helper.from_array(array, name))
+        return name
+
+    def _name(self, wanted: str) -> str:
+        name = unique(wanted, self._taken)
+        self._taken.add(name)
+        return name
+
+
+_OPERATORS = {"Div": _Quotients.quotient, "ReduceL2": _Quotients.length, "Softmax": _Quotients.softmax}

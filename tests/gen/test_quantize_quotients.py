@@ -1,0 +1,94 @@
+"""Quotients, lengths and the Softmax of a map become tables, averages and products, and run on the machine."""
+
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+
+from cores.config import NpuConfig
+from gen.check.compare import compare_model
+from gen.onnx.importer import load_model
+from gen.onnx.machine import Machine
+from gen.quantize.prepare import prepare
+from tests.compiled import compile_kept
+from tests.gen.float_models import FloatBuilder
+from tests.gen.quantizing import outputs_of, quantized
+from tests.gen.test_compiler import run_and_compare
+
+Rng = np.random.Generator
+CONFIG = NpuConfig.preset(64, product=1, table=1, turn=1, rows=64)
+HEADS, SIZE, SIDE = 2, 12, 6
+CHANNELS, PIXELS = HEADS * SIZE, SIDE * SIDE
+
+
+def heads(b: FloatBuilder, x: str) -> str:
+    return b.node("Reshape", x, b.constant(np.array([1, HEADS, SIZE, PIXELS])))
+
+
+def unit(b: FloatBuilder, x: str) -> str:
+    """Divided by the length of each row, as PyTorch exports ``normalize``."""
+    axes = [b.constant(np.array([-1]))] if b.opset > 17 else []
+    length = b.node("ReduceL2", x, *axes, keepdims=1, **({} if axes else {"axes": [-1]}))
+    length = b.node("Clip", length, b.constant(np.float32(1e-12)))
+    length = b.node("Expand", length, b.constant(np.array([1, HEADS, SIZE, PIXELS])))
+    return b.node("Div", x, length)
+
+
+def attention(b: FloatBuilder, x: str) -> str:
+    """Of channels: a Softmax of each head's products over all pixels."""
+    query, key, value = (heads(b, b.same_conv(x, CHANNELS, CHANNELS, kernel=1)) for _ in range(3))
+    turned = b.node("Transpose", unit(b, key), perm=[0, 1, 3, 2])
+    scale = b.constant(b.rng.uniform(1, 3, (HEADS, 1, 1)))
+    shares = b.node("Softmax", b.node("Mul", b.node("MatMul", unit(b, query), turned), scale), axis=-1)
+    return b.node("Reshape", b.node("MatMul", shares, value), b.constant(np.array([1, CHANNELS, SIDE, SIDE])))
+
+
+def quotient(b: FloatBuilder, x: str) -> str:
+    other = b.node("Sigmoid", b.same_conv(x, CHANNELS, CHANNELS, kernel=1))
+    return b.node("Div", x, b.node("Add", other, b.constant(np.float32(0.5))))
+
+
+def mapped(b: FloatBuilder, x: str) -> str:
+    """A Softmax of the pixels of each row of one channel; sums of what it weighs, repeated."""
+    shares = b.node("Softmax", b.same_conv(x, CHANNELS, 1, kernel=1), axis=3)
+    axes = b.constant(np.array([-1]))
+    sums = b.node("ReduceSum", b.node("Mul", x, shares), axes, keepdims=1)
+    return b.node("Mul", x, b.node("Expand", sums, b.constant(np.array([1, CHANNELS, SIDE, SIDE]))))
+
+
+def network(rng: Rng, part, opset: int = 17) -> onnx.ModelProto:
+    b = FloatBuilder(rng, [1, 3, SIDE, SIDE], opset=opset)
+    x = part(b, b.same_conv("x", 3, CHANNELS, name="first"))
+    return b.model(b.same_conv(x, CHANNELS, 4, kernel=1, name="y"), rank=4)
+
+
+@pytest.mark.parametrize("opset", [17, 18])
+@pytest.mark.parametrize("part", [attention, quotient, mapped])
+def test_numbers(part, opset: int, rng: Rng) -> None:
+    model = network(rng, part, opset)
+    x = rng.normal(size=(2, 3, SIDE, SIDE)).astype(np.float32)
+    made = prepare(model)
+    found = {node.op_type for node in made.graph.node}
+    assert not found & {"Div", "ReduceL2"} and ("Softmax" in found) == (part is attention)
+    expected = outputs_of(model, x)
+    np.testing.assert_allclose(outputs_of(made, x), expected, rtol=1e-4, atol=1e-5 * np.abs(expected).max())
+
+
+@pytest.mark.parametrize("part", [attention, quotient, mapped])
+def test_on_the_machine(part, rng: Rng, seed: int, tmp_path: Path) -> None:
+    """One graph, whose layers are onnxruntime's but for a step."""
+    model = network(rng, part)
+    x = rng.normal(size=(16, 3, SIDE, SIDE)).astype(np.float32)
+    found = quantized(model, x, method="minmax")
+    (tmp_path / "m.onnx").write_bytes(found.model.SerializeToString())
+    imported = load_model(tmp_path / "m.onnx", machine=Machine.of(CONFIG))
+    assert max(row.largest for row in compare_model(imported, {"x": x[:2]}).layers) <= 1
+    run_and_compare(*compile_kept(imported.graph, CONFIG), seed, ("load", "store"))
+
+
+def test_at_the_end_they_stay(rng: Rng) -> None:
+    """What no layer with weights depends on is the processor's anyway."""
+    b = FloatBuilder(rng, [1, 3, SIDE, SIDE], opset=17)
+    y = quotient(b, b.same_conv("x", 3, CHANNELS, name="first"))
+    assert [node.op_type for node in prepare(b.model(y)).graph.node].count("Div") == 1
