@@ -83,7 +83,7 @@ class _Quotients:
     def softmax(self, node: NodeProto) -> Iterator[NodeProto]:
         shape = self._shapes.get(node.input[0], [])
         axis = self._attribute(node, "axis", -1)
-        if len(shape) != 4 or shape[1] != 1 or axis % 4 != 3 or not shape[3]:
+        if len(shape) != 4 or shape[1] != 1 or axis % 4 != 3 or not shape[3] or self._are_scores(node.input[0]):
             return
         yield (power := self._node(node, "Exp", node.input[0]))
         yield (mean := self._mean(node, power.output[0], [3], 1))
@@ -92,6 +92,13 @@ class _Quotients:
         size = self._constant(np.array([1, 1, 1, shape[3]], np.int64))
         yield (repeated := self._node(node, "Expand", inverse.output[0], size))
         yield self._node(node, "Mul", power.output[0], repeated.output[0], result=node.output[0])
+
+    def _are_scores(self, name: str) -> bool:
+        """Whether a value is a product of two activations, scaled and masked: its rows are channels."""
+        node = self._makers.get(name)
+        while node is not None and node.op_type in ("Mul", "Div", "Add", "Sub"):
+            node = next((self._makers[name] for name in node.input if name in self._makers), None)
+        return node is not None and node.op_type == "MatMul" and node.input[1] not in self._constants
 
     def _axes(self, node: NodeProto) -> list[int]:
         if len(node.input) > 1 and node.input[1] in self._constants:

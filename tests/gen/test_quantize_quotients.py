@@ -44,6 +44,15 @@ def attention(b: FloatBuilder, x: str) -> str:
     return b.node("Reshape", b.node("MatMul", shares, value), b.constant(np.array([1, CHANNELS, SIDE, SIDE])))
 
 
+def one_head(b: FloatBuilder, x: str) -> str:
+    """Rows of scores in a tensor of one channel are no map."""
+    shape = b.constant(np.array([1, 1, CHANNELS, PIXELS]))
+    rows = b.node("Reshape", b.same_conv(x, CHANNELS, CHANNELS, kernel=1), shape)
+    scores = b.node("MatMul", rows, b.node("Transpose", rows, perm=[0, 1, 3, 2]))
+    shares = b.node("Softmax", b.node("Mul", scores, b.constant(np.float32(0.1))), axis=-1)
+    return b.node("Reshape", b.node("MatMul", shares, rows), b.constant(np.array([1, CHANNELS, SIDE, SIDE])))
+
+
 def quotient(b: FloatBuilder, x: str) -> str:
     other = b.node("Sigmoid", b.same_conv(x, CHANNELS, CHANNELS, kernel=1))
     return b.node("Div", x, b.node("Add", other, b.constant(np.float32(0.5))))
@@ -64,18 +73,18 @@ def network(rng: Rng, part, opset: int = 17) -> onnx.ModelProto:
 
 
 @pytest.mark.parametrize("opset", [17, 18])
-@pytest.mark.parametrize("part", [attention, quotient, mapped])
+@pytest.mark.parametrize("part", [attention, one_head, quotient, mapped])
 def test_numbers(part, opset: int, rng: Rng) -> None:
     model = network(rng, part, opset)
     x = rng.normal(size=(2, 3, SIDE, SIDE)).astype(np.float32)
     made = prepare(model)
     found = {node.op_type for node in made.graph.node}
-    assert not found & {"Div", "ReduceL2"} and ("Softmax" in found) == (part is attention)
+    assert not found & {"Div", "ReduceL2"} and ("Softmax" in found) == (part in (attention, one_head))
     expected = outputs_of(model, x)
     np.testing.assert_allclose(outputs_of(made, x), expected, rtol=1e-4, atol=1e-5 * np.abs(expected).max())
 
 
-@pytest.mark.parametrize("part", [attention, quotient, mapped])
+@pytest.mark.parametrize("part", [attention, one_head, quotient, mapped])
 def test_on_the_machine(part, rng: Rng, seed: int, tmp_path: Path) -> None:
     """One graph, whose layers are onnxruntime's but for a step."""
     model = network(rng, part)
