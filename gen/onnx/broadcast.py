@@ -8,10 +8,11 @@ import numpy as np
 from gen.onnx.channels import chosen, repeated
 from gen.onnx.context import Context
 from gen.onnx.model import NodeError
+from gen.onnx.permuted import permuted
 from gen.onnx.transposed import order_transposed, transposed
-from gen.onnx.values import Pending, PendingTable, Real, Value, is_plain
+from gen.onnx.values import Pending, PendingTable, Real, Value, is_plain, is_whole
 
-__all__ = ["operand", "paired", "unlike"]
+__all__ = ["in_order_of", "operand", "paired", "unlike"]
 
 
 def paired(context: Context, a: Real, b: Real) -> tuple[Real, Real]:
@@ -39,7 +40,21 @@ def paired(context: Context, a: Real, b: Real) -> tuple[Real, Real]:
             return whole, vector
     if (other := _turned_like(context, b, a.order, shapes[0])) is not None:
         return a, other
+    if (other := in_order_of(context, b, a.order, shapes[0])) is not None:
+        return a, other
+    if (other := in_order_of(context, a, b.order, shapes[1])) is not None:
+        return other, b
     raise unlike(a, b)
+
+
+def in_order_of(context: Context, value: Real, order: np.ndarray, shape: tuple[int, int, int]) -> Real | None:
+    """``value`` in a tensor of ``shape`` in an arrangement that leaves all channels alike; None where none does."""
+    place = np.argsort(order.ravel())
+    if not is_whole(order, prod(shape)) or value.order.size != order.size:
+        return None
+    lying = replace(value, quantised=replace(value.quantised, order=value.order.ravel()[place].reshape(1, *shape)))
+    found = permuted(context.graph, context.units, lying, shape)
+    return None if found is None else replace(found, quantised=replace(found.quantised, order=order))
 
 
 def _turned_like(context: Context, value: Real, order: np.ndarray, shape: tuple[int, int, int]) -> Real | None:

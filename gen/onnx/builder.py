@@ -86,6 +86,8 @@ class GraphBuilder:
         self.viewed: dict[tuple[str, tuple[int, int]], str] = {}
         #: Tensor and the rows of its channels -> its transpose (`gen.onnx.transposed`).
         self.transposed: dict[tuple[str, tuple[int, int]], str] = {}
+        #: Tensor, shape and pixels of it -> the tensor of these (`gen.onnx.permuted`).
+        self.permuted: dict[tuple[str, tuple[int, int, int], bytes], str] = {}
         #: Node -> channels whose weights have another scale than the model says (`quant_scales.coarser_scale`).
         self.coarser: dict[str, int] = {}
         #: Nodes with signs and biases between their sums, off by a step of the result or more.

@@ -10,6 +10,7 @@ from gen.onnx.fold import Folder
 from gen.onnx.functions import Functions
 from gen.onnx.machine import Units
 from gen.onnx.model import Node, NodeError
+from gen.onnx.permuted import permuted
 from gen.onnx.refusals import rearranged_in_front_of, refusal
 from gen.onnx.values import Real, Value, channels_shape, is_plain, is_whole
 
@@ -61,6 +62,8 @@ class Context:
         if not self._lies(real, dims):
             # Perhaps its channels alone are in another order.
             real = viewed(self.graph, chosen(self.graph, real), dims)
+        if not self._lies(real, dims):
+            real = permuted(self.graph, self.units, real, dims) or real
         tensor = self.graph.tensors[real.quantised.tensor]
         if not self._lies(real, dims):
             raise rearranged_in_front_of(self.node.name, tensor.name, real.moved_by)

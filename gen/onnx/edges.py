@@ -5,7 +5,7 @@ from math import prod
 
 import numpy as np
 
-from gen.ir.epilogue.upsample import Upsample
+from gen.ir.epilogue.upsample import MAX_REPEATS, Upsample
 from gen.ir.graph import Conv, Pool
 from gen.onnx.builder import GraphBuilder, Result
 from gen.onnx.model import NodeError
@@ -146,9 +146,21 @@ def enlarged(graph: GraphBuilder, value: Real) -> Real | None:
             break
     else:
         return None
+    # More columns than a store repeats take two layers.
+    first = max(n for n in range(1, MAX_REPEATS + 1) if factors[1] % n == 0)
+    real = _enlarged_by(graph, value, (1, factors[1] // first)) if factors[1] > first else value
+    real = _enlarged_by(graph, real, (factors[0], first))
     made = np.arange(order.size).reshape(order.shape)
+    return replace(real, quantised=replace(real.quantised, order=np.moveaxis(made, 1, -1) if last else made))
+
+
+def _enlarged_by(graph: GraphBuilder, value: Real, factors: tuple[int, int]) -> Real:
+    """All of a tensor, each row and column repeated so often."""
+    tensor = graph.tensors[value.quantised.tensor]
+    count, height, width = tensor.shape
+    shape = count, height * factors[0], width * factors[1]
     layer = Pending(
-        name=value.moved_by, nodes=(value.moved_by,), order=np.moveaxis(made, 1, -1) if last else made, shape=shape,
+        name=value.moved_by, nodes=(value.moved_by,), order=np.arange(prod(shape)).reshape(1, *shape), shape=shape,
         layer=Pool, arguments=dict(input=tensor.name, maximum=False, kernel=(1, 1), stride=(1, 1), pads=(0, 0, 0, 0),
                                    pad_value=value.zero_point, epilogue=(Upsample(factors),)),
         scale=np.full(count, value.scale), offset=np.full(count, -value.zero_point), bias=np.zeros(count))

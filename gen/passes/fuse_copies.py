@@ -4,6 +4,7 @@ from dataclasses import replace
 
 from gen.ir.epilogue.base import StoreOp
 from gen.ir.epilogue.chain import appended
+from gen.ir.epilogue.upsample import MAX_REPEATS
 from gen.ir.graph import Graph, Layer
 from gen.ir.queries import count_readers, used_tensors
 from gen.ir.tensor import Requantize, Tensor
@@ -27,9 +28,11 @@ def _first_stages(maker: Layer, copy: Layer) -> tuple[Requantize, tuple[StoreOp,
 def _merged(graph: Graph, maker: Layer, copy: Layer) -> Layer | None:
     """A layer that does what ``maker`` does and, after it, ``copy``; None if a store cannot do that.
 
-    Windows would be pooled again for each copy of a row.
+    Windows would be pooled again for each copy of a row. A store repeats a column a few times only.
     """
     if copy.repeats != (1, 1) and not maker.keeps_sums and maker.kernel != (1, 1):
+        return None
+    if maker.repeats[1] * copy.repeats[1] > MAX_REPEATS:
         return None
     stages = _first_stages(maker, copy)
     if stages is None:

@@ -7,12 +7,13 @@ from math import prod
 from cores.arch.isa import Opcode, WordForm, largest_field
 from cores.arch.numerics import MAP_PIXELS
 from cores.config import NpuConfig
+from gen.ir.epilogue.upsample import MAX_REPEATS
 from gen.ir.errors import LayerError
 from gen.ir.graph import Layer
 from gen.ir.tensor import Tensor
 
 __all__ = [
-    "Geometry", "MAX_BEATS", "MAX_BLOCKS", "MAX_KERNEL", "MAX_PAD_ROWS", "MAX_REPEATS", "MAX_STRIDE", "SpatialTile",
+    "Geometry", "MAX_BEATS", "MAX_BLOCKS", "MAX_KERNEL", "MAX_PAD_ROWS", "MAX_STRIDE", "SpatialTile",
     "Split", "input_range", "part_counts", "split", "tilings",
 ]
 
@@ -28,8 +29,6 @@ MAX_STRIDE = largest_field(Opcode.COMPUTE_SET, "stride")
 _MAX_ROW_PITCH = largest_field(Opcode.LOAD_SET, "buf_row_pitch")
 _MAX_BLOCK_PITCH = largest_field(Opcode.LOAD_SET, "buf_block_pitch")
 _MAX_STORE_PITCH = largest_field(Opcode.STORE_SET, "row_pitch")
-#: Columns that one pixel is written to.
-MAX_REPEATS = 1 + largest_field(Opcode.STORE, "repeats")
 _MAX_PIXELS = min(largest_field(opcode, "block_pitch") for opcode in (Opcode.LOAD_SET, Opcode.STORE_SET))
 
 #: How an axis is cut: (start, length) of each part.

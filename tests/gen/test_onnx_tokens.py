@@ -107,3 +107,34 @@ def test_transposes_between_layers(unit: dict[str, int], rng: Rng, seed: int, tm
     assert [layer.op for layer in imported.graph.layers].count("matmul") == 3
     assert max(row.largest for row in compare_model(imported, b.samples()).layers) <= 1
     run_and_compare(*compile_kept(imported.graph, config), seed, ("load", "store"))
+
+
+@pytest.mark.parametrize("unit", [{"turn": 1}, {"gather": 1}], ids=["turn", "gather"])
+def test_patches(unit: dict[str, int], rng: Rng, seed: int, tmp_path: Path) -> None:
+    """Pixels of patches side by side, as MobileViT unfolds them, and back: one copy each, which readers share."""
+    b, config = Builder(rng), NpuConfig.preset(64, **unit)
+    size, patches = 4, (2, 2)
+    x = b.requantize(b.node("Conv", b.dequantize(b.input(1, 3, size, size)), b.weights(CHANNELS, 3, 1, 1)), 0.04, -7)
+    folded = b.node("Reshape", x, b.constant([1, CHANNELS, 2, patches[0], 2, patches[1]]))
+    folded = b.node("Transpose", folded, perm=[0, 1, 3, 5, 2, 4])
+    folded = b.node("Reshape", folded, b.constant([1, CHANNELS, 4, 4]))
+    y = b.requantize(b.node("Conv", folded, b.weights(CHANNELS, CHANNELS, 1, 3), pads=[0, 1, 0, 1]), 0.05)
+    y = b.requantize(b.node("Add", folded, y), 0.07)
+    y = b.node("Reshape", y, b.constant([1, CHANNELS, patches[0], patches[1], 2, 2]))
+    y = b.node("Reshape", b.node("Transpose", y, perm=[0, 1, 4, 2, 5, 3]), b.constant([1, CHANNELS, size, size]))
+    b.output(b.quantize(b.node("Conv", y, b.weights(4, CHANNELS, 3, 3))))
+    imported = load_model(b.save(tmp_path), machine=Machine.of(config))
+    assert [layer.op for layer in imported.graph.layers].count("matmul") == 2
+    assert max(row.largest for row in compare_model(imported, b.samples()).layers) <= 1
+    run_and_compare(*compile_kept(imported.graph, config), seed, ("load", "store"))
+
+
+def test_more_columns_than_a_store_repeats(rng: Rng, seed: int, tmp_path: Path) -> None:
+    b, config = Builder(rng), NpuConfig.preset(64, product=1)
+    x = b.requantize(b.node("Conv", b.dequantize(b.input(1, 3, 2, 96)), b.weights(8, 3, 1, 1)))
+    sums = b.requantize(b.node("ReduceSum", x, b.constant([-1]), keepdims=1), 0.3)
+    sums = b.node("Expand", sums, b.constant([1, 8, 2, 96]))
+    b.output(b.quantize(b.node("Mul", x, sums), 0.1))
+    imported = load_model(b.save(tmp_path), machine=Machine.of(config))
+    assert max(row.largest for row in compare_model(imported, b.samples()).layers) <= 1
+    run_and_compare(*compile_kept(imported.graph, config), seed, ("load", "store"))

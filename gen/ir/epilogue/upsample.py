@@ -5,11 +5,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from cores.arch.isa import Opcode, largest_field
 from gen.ir.epilogue.base import Known, Range, Setting, StoreOp
 from gen.ir.tensor import Requantize
 from sim.golden import upsample
 
-__all__ = ["Upsample"]
+__all__ = ["MAX_REPEATS", "Upsample"]
+
+#: Columns that one pixel is written to.
+MAX_REPEATS = 1 + largest_field(Opcode.STORE, "repeats")
 
 
 @dataclass(frozen=True)

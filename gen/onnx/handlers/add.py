@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from gen.onnx.broadcast import paired, unlike
+from gen.onnx.broadcast import in_order_of, paired, unlike
 from gen.onnx.channels import chosen
 from gen.onnx.constants import constant
 from gen.onnx.context import Context
@@ -147,6 +147,8 @@ def _sum(context: Context, a: Operand, b: Operand) -> PendingAdd:
             a, b = b, a
         if isinstance(b, Real) and not np.array_equal(a.order, b.order):
             b = chosen(context.graph, b)        # perhaps their channels alone are in different orders
+        if isinstance(b, Real) and not np.array_equal(a.order, b.order):
+            b = in_order_of(context, b, a.order, _shape(context, a)) or b
         if _shape(context, a) != _shape(context, b) or not np.array_equal(a.order, b.order):
             raise unlike(a, b)
     assert not isinstance(b, Pending)
