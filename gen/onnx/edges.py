@@ -97,9 +97,10 @@ def cropped(graph: GraphBuilder, value: Real) -> Real | None:
     tensor = graph.tensors[value.quantised.tensor]
     channel, *places = np.unravel_index(value.order, tensor.shape)
     starts, steps, sizes, indices = [], [], [], []
-    for place in places:
+    for place, size in zip(places, tensor.shape[1:], strict=True):
         taken, index = np.unique(place, return_inverse=True)
-        step = int(taken[1] - taken[0]) if taken.size > 1 else 1
+        # One alone is in the first window, and no other fits.
+        step = int(taken[1] - taken[0]) if taken.size > 1 else size - int(taken[0])
         if not np.array_equal(taken, taken[0] + step * np.arange(taken.size)):
             return None
         starts.append(int(taken[0]))

@@ -117,3 +117,26 @@ def test_quantised_here(rng: Rng, tmp_path: Path) -> None:
     imported = load_model(tmp_path / "q.onnx")
     assert [tensor.value_off for tensor in imported.graph.tensors.values() if tensor.value is not None] == [0]
     assert max(row.largest for row in compare_model(imported, {"x": x}).layers) <= 1
+
+
+@pytest.mark.parametrize("kind", [float_map, quantised_map])
+@pytest.mark.parametrize(("before", "after"), [(1, 0), (0, 2), (2, 1)])
+def test_tokens_beside_those_of_an_image(before: int, after: int, kind, rng: Rng, seed: int, tmp_path: Path) -> None:
+    """Class tokens in front of those of a convolution, or behind them; then the first token, which has a layer."""
+    b = Builder(rng)
+    x = b.node("Conv", b.dequantize(b.input(1, 3, 8, 6), 0.05), b.weights(CHANNELS, 3, 2, 2), strides=[2, 2])
+    x = b.node("Transpose", b.node("Reshape", b.requantize(x), b.constant([1, CHANNELS, 12])), perm=[0, 2, 1])
+    parts = [*[kind(b, 1, before, CHANNELS)] * (before > 0), x, *[kind(b, 1, after, CHANNELS)] * (after > 0)]
+    tokens = b.requantize(b.node("Concat", *parts, axis=1), 0.06)
+    tokens = b.requantize(b.node("Add", tokens, kind(b, 1, 12 + before + after, CHANNELS)), 0.08)
+    first = b.node("Gather", tokens, b.constant(np.int64(0)), axis=1)
+    b.output(b.quantize(b.node("Gemm", first, b.weights(CHANNELS, 7, axis=1)), 0.05), rank=2)
+    checked(b, tmp_path, seed, "conv", "pool", "pool", "conv", "conv", largest=40)
+
+
+def test_tokens_beside_pixels_are_refused(rng: Rng, tmp_path: Path) -> None:
+    b = Builder(rng)
+    x = b.dequantize(b.input(1, 4, 3, 3), 0.05)
+    b.output(b.quantize(b.node("Concat", x, float_map(b, 1, 4, 1, 3), axis=2), 0.05))
+    with raises(GraphError, "unsupported-form"):
+        load_model(b.save(tmp_path), machine=MACHINE)

@@ -1,15 +1,33 @@
 """Tensors, or parts of one, side by side."""
 
+from collections.abc import Sequence
+from dataclasses import replace
+from math import prod
+
 import numpy as np
 
 from gen.ir.graph import MAX_VALUES
 from gen.onnx.arrangement import possible, rearranged
+from gen.onnx.channels import viewed
+from gen.onnx.constants import constant
 from gen.onnx.context import Context
+from gen.onnx.maps import constant_like
 from gen.onnx.model import NodeError
+from gen.onnx.pooling import pooled
 from gen.onnx.quantise import quantize
 from gen.onnx.refusals import refusal
 from gen.onnx.registry import Inputs, Registry
-from gen.onnx.values import PendingConcat, Quantisation, Quantised, Real, Value
+from gen.onnx.values import (
+    Constant,
+    PendingAdd,
+    PendingConcat,
+    Quantisation,
+    Quantised,
+    QuantisedConstant,
+    Real,
+    Value,
+)
+from gen.onnx.windows import Windows
 
 __all__ = ["HANDLERS", "concat"]
 
@@ -19,8 +37,13 @@ HANDLERS = Registry()
 @HANDLERS.handles("Concat", conditions=(
     "of the channels of several tensors no work: layers write into their part of the whole. A copy first of what has "
     "another scale than the QuantizeLinear after it, is a model input, or is part of another tensor already. "
-    "[Parts](architecture.md#parts) says what becomes of parts within a block of channels"))
+    "[Parts](architecture.md#parts) says what becomes of parts within a block of channels. Of a tensor's tokens with "
+    "constants, as a class token, a copy that adds these"))
 def concat(context: Context, inputs: Inputs) -> Value:
+    real = [value for value in inputs if isinstance(value, Real)]
+    constants = [value for value in inputs if isinstance(value, Constant | QuantisedConstant)]
+    if constants and len(real) == 1 == len(inputs) - len(constants):
+        return _with_tokens(context, inputs, real[0])
     parts: list[Real | Quantised] = []
     for value in inputs:
         if not isinstance(value, Real | Quantised):
@@ -61,6 +84,42 @@ def _join(context: Context, values: list[Real], axis: int) -> PendingConcat:
     order = np.concatenate([part.order + start for part, start in zip(parts, starts, strict=True)], axis)
     return PendingConcat(name=context.node.name, nodes=(context.node.name,), order=possible(order),
                          parts=tuple(parts))
+
+
+def _with_tokens(context: Context, inputs: Inputs, value: Real) -> PendingAdd:
+    """A tensor between constants, along the axis of its pixels: padding there, and constants added to that."""
+    axis = int(context.node.attributes.get("axis", 1)) % value.order.ndim
+    real = context.activation(value, "one of its inputs")
+    channels, *size = context.graph.tensors[real.quantised.tensor].shape
+    channel, pixel = np.divmod(real.order, prod(size))
+    if real.order.shape[axis] != prod(size) or (np.moveaxis(pixel, axis, -1) != np.arange(prod(size))).any():
+        raise NodeError("joins a tensor and constants along an axis that is not that of all of its pixels; the machine "
+                        "joins tokens so", code="unsupported-form")
+    place = next(i for i, one in enumerate(inputs) if isinstance(one, Real))
+    plain = np.arange(real.order.size).reshape(1, channels, *size)
+    row = viewed(context.graph, replace(real, quantised=replace(real.quantised, order=plain)),
+                 (channels, 1, prod(size)))
+    numbers = [one if isinstance(one, Constant | QuantisedConstant) else None for one in inputs]
+    before, after = (sum(one.array.shape[axis] for one in part if one is not None)
+                     for part in (numbers[:place], numbers[place + 1:]))
+    count = before + prod(size) + after
+    order = np.moveaxis(np.moveaxis(channel, axis, -1)[..., :1] * count + np.arange(count), -1, axis)
+    windows = Windows((1, 1), (1, 1), (0, before, 0, after), (1, count))
+    joined = pooled(context, row, windows, possible(order), divisor=1)
+    return PendingAdd(name=context.node.name, nodes=(context.node.name,), order=order, a=joined, apart=True,
+                      b=constant_like(context, _between(numbers, real.order.shape, axis), joined))
+
+
+def _between(numbers: Sequence[Constant | QuantisedConstant | None], shape: tuple[int, ...],
+             axis: int) -> Constant | QuantisedConstant:
+    """Constants side by side, with zeros of ``shape`` in the place of what is none."""
+    found = [one for one in numbers if one is not None]
+    if len(found) == 1 and isinstance(found[0], QuantisedConstant) and found[0].scale.size == 1:
+        zeros = np.zeros(shape, np.int16)
+        array = np.concatenate([found[0].integers if one is found[0] else zeros for one in numbers], axis)
+        return replace(found[0], array=array, zero_point=np.zeros_like(found[0].zero_point))
+    return Constant(np.concatenate([np.zeros(shape) if one is None else constant(one, "an input") for one in numbers],
+                                   axis))
 
 
 def _without_order(value: Real | Quantised) -> tuple[object, ...]:
