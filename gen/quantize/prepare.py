@@ -21,6 +21,7 @@ from gen.onnx.passes import (
 from gen.onnx.runtime import OnnxruntimeError, RuntimeModel
 from gen.quantize.averages import count_padding
 from gen.quantize.float_weights import float_weights, of_weights
+from gen.quantize.layer_norms import find_layer_norms
 from gen.quantize.norms import spread_norms
 from gen.quantize.options import QuantizeError
 from gen.quantize.quotients import spread_quotients
@@ -77,7 +78,7 @@ def prepare(model: onnx.ModelProto) -> onnx.ModelProto:
         model = spread_norms(whole)
     model = _optimised(model)
     # Some of it once more, as there are more constants now.
-    for apply in (spread_norms, spread_quotients, count_padding, hoist_transposes, sink_transposes,
+    for apply in (find_layer_norms, spread_norms, spread_quotients, count_padding, hoist_transposes, sink_transposes,
                   merge_pool_padding, find_prelus, move_shifts, drop_unused):
         model = apply(model)
     graph = inferred(model)
