@@ -22,12 +22,11 @@ def check_in_every_order(program: Program, graph: Graph, seed: int) -> None:
 
 
 def soil(program: Program, image: np.ndarray, seed: int) -> np.ndarray:
-    """A data region with noise in the channels that inputs do not have, of their last blocks; modified in place."""
+    """A data region with noise in all bytes of inputs that are none of their values; modified in place."""
     tn, rng = program.config.ic_lanes, np.random.default_rng(seed)
     for name in program.inputs.values():
-        place = program.tensors[name]
-        channels, height, width = place.shape
-        beats = image[place.offset * tn:(place.offset + place.beats(tn)) * tn].reshape(-1, height * width, tn)
-        beyond = beats[-1, :, channels - (len(beats) - 1) * tn:]
-        beyond[:] = rng.integers(0, 256, beyond.shape, np.uint8)
+        place, values = program.tensors[name], np.zeros_like(image)
+        program.pack_input(values, name, np.ones(place.shape, np.int8))
+        beats = slice(place.offset * tn, (place.offset + place.beats(tn)) * tn)
+        image[beats] = np.where(values[beats], image[beats], rng.integers(0, 256, len(image[beats]), np.uint8))
     return image

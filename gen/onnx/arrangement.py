@@ -25,7 +25,10 @@ from gen.onnx.values import (
     layout_steps,
 )
 
-__all__ = ["moved", "of_samples", "possible", "rearranged", "result_order"]
+__all__ = ["HEAD_BLOCK", "moved", "of_samples", "possible", "rearranged", "result_order"]
+
+#: Channels that a head begins at a multiple of: whole blocks of every machine.
+HEAD_BLOCK = 32
 
 
 def result_order(dims: tuple[int, int, int], rank: int) -> np.ndarray:

@@ -5,7 +5,7 @@ from math import prod
 
 import numpy as np
 
-from gen.onnx.arrangement import moved
+from gen.onnx.arrangement import HEAD_BLOCK, moved
 from gen.onnx.context import Context
 from gen.onnx.model import NodeError
 from gen.onnx.refusals import refusal
@@ -14,10 +14,6 @@ from gen.onnx.transposed import transposed
 from gen.onnx.values import Head, Host, PendingProduct, Real, Value
 
 __all__ = ["activations_product"]
-
-#: Channels that a head begins at a multiple of: whole blocks of every machine.
-_BLOCK = 32
-
 
 def activations_product(context: Context, inputs: Inputs) -> Value:
     """``a @ b``: (..., M, R) times (..., R, N), of each of the leading axes' heads.
@@ -38,7 +34,7 @@ def activations_product(context: Context, inputs: Inputs) -> Value:
     if turned:
         a, b = (moved(value, (-1, -2), (-2, -1)) for value in (b, a))
     heads, pixels, columns = prod(a.order.shape[:-2]), a.order.shape[-2], b.order.shape[-1]
-    outputs = columns if heads == 1 else -(-columns // _BLOCK) * _BLOCK
+    outputs = columns if heads == 1 else -(-columns // HEAD_BLOCK) * HEAD_BLOCK
     found = [_head(context, a, b, number, outputs) for number in range(heads)]
     size = context.graph.tensors[found[0].arguments["input"]].shape[1:]
     order = ((np.arange(heads)[:, None, None] * outputs + np.arange(columns)) * pixels

@@ -9,6 +9,7 @@ from cores.arch.numerics import FIRST_BITS
 from gen.ir.epilogue.add import Add
 from gen.ir.epilogue.table import Table
 from gen.ir.tensor import Part, Requantize, Tensor
+from gen.onnx.arrangement import HEAD_BLOCK
 from gen.onnx.builder import GraphBuilder, Result
 from gen.onnx.context import Context
 from gen.onnx.edges import integers_of_padded, padding
@@ -46,7 +47,7 @@ from gen.onnx.values import (
 )
 from sim.golden import quantize_multiplier, quantize_residual
 
-__all__ = ["quantize", "settled"]
+__all__ = ["padded_heads", "quantize", "settled"]
 
 #: Accumulators of 27 bits have room for it beside the sums of a normalisation.
 _LARGEST_ROW_BIAS = 1 << 25
@@ -67,7 +68,7 @@ def quantize(context: Context, value: Value | None, quantisation: Quantisation) 
             # The same numbers, if perhaps counted from another origin: int8 for uint8.
             return replace(value.quantised, unsigned=quantisation.unsigned)
         case Real():
-            return _emit(context, copy(context, _padded_heads(context, value) or context.activation(value)),
+            return _emit(context, copy(context, padded_heads(context, value) or context.activation(value)),
                          quantisation)
         case PendingAdd():
             return _emit_sum(context, value, Result(context.node, quantisation))
@@ -92,15 +93,18 @@ def quantize(context: Context, value: Value | None, quantisation: Quantisation) 
     raise refusal(value, "its input")
 
 
-def _padded_heads(context: Context, value: Real) -> Real | None:
-    """A tensor of which less than half the channels are not in ``value``, with them: a copy without them would have
-    heads that begin within a block.
+def padded_heads(context: Context, value: Real) -> Real | None:
+    """The tensor of ``value`` where that has several heads, each at a block, with the channels between them: a copy
+    without those would have heads that begin within a block.
     """
     real = replace(value, quantised=context.graph.tensor(value.quantised, value.scale, value.zero_point))
     channels, height, width = context.graph.tensors[real.quantised.tensor].shape
     used, counts = np.unique(real.order // (height * width), return_counts=True)
     whole = (counts == height * width).all() and np.unique(real.order).size == real.order.size
-    return real if whole and channels // 2 < len(used) < channels else None
+    heads = np.count_nonzero(np.diff(used, prepend=-2) > 1)
+    length, span = len(used) // heads, channels // heads
+    lies = np.array_equal(used, (np.arange(heads)[:, None] * span + np.arange(length)).ravel())
+    return real if whole and lies and heads > 1 and span == -(-length // HEAD_BLOCK) * HEAD_BLOCK else None
 
 
 def _padded(context: Context, value: Padded, quantisation: Quantisation) -> Value:

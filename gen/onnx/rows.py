@@ -5,16 +5,13 @@ from dataclasses import replace
 import numpy as np
 
 from cores.arch.rows import MAX_CHANNELS
+from gen.onnx.arrangement import HEAD_BLOCK
 from gen.onnx.context import Context
 from gen.onnx.transposed import transposed
 from gen.onnx.values import PendingRows, Real
 from sim.rows import EXPONENTIAL_PLACES, exponentials, moments
 
 __all__ = ["normalised", "softmax_rows"]
-
-#: Channels that a head begins at a multiple of: whole blocks of every machine.
-_BLOCK = 32
-
 
 def _rows(context: Context, value: Real, axis: int) -> tuple[Real, int] | None:
     """A tensor whose pixels' channels are the rows of ``axis``, and the heads that it has of them; None where they lie
@@ -40,7 +37,7 @@ def _heads(context: Context, real: Real, axis: int) -> int:
     span = channels // heads
     lies = ((pixel == pixel[:, :1]).all() and (channel == channel[:, :1] + np.arange(length)).all()
             and np.array_equal(firsts, np.arange(heads) * span) and length <= min(span, MAX_CHANNELS)
-            and (heads == 1 or channels % heads == span % _BLOCK == 0))
+            and (heads == 1 or channels % heads == span % HEAD_BLOCK == 0))
     return heads if lies else 0
 
 

@@ -24,28 +24,35 @@ class RandomModel(Builder):
     adds is quantised or not. ``values``: the float value of every name on the calibration samples.
     """
 
-    def __init__(self, rng: np.random.Generator) -> None:
-        super().__init__(rng, number=rng.choice([np.int8, np.uint8]))
+    def __init__(self, rng: np.random.Generator, *, opset: int = 13) -> None:
+        super().__init__(rng, opset=opset, number=rng.choice([np.int8, np.uint8]))
         self.values: dict[str, np.ndarray] = {}
+        self.make()
+
+    def make(self) -> None:
+        """All of it, in order."""
         channels, size = self.between(1, 24), self.between(4, 12)
-        number = rng.choice([np.float32, self.number])
-        shape = (1, channels, size, size)
-        name = self.input(*shape, number=number)
-        samples = rng.normal(0, 1, (_SAMPLES, *shape[1:])).astype(np.float32)
-        if number == np.float32:
-            self.values[name] = samples
-            real = self.quantised(name)
-        else:
-            scale, point = self.parameters(samples)
-            real = self.node("DequantizeLinear", name, scale, point)
-            self.values[real] = samples
+        real = self.entrance(channels, size, size)
         for _ in range(self.between(1, 6)):
-            step = rng.choice(np.array([self.convolution, self.affine, self.residual, self.pool, self.copy,
-                                            self.bent, self.concatenation, self.cut]))
+            step = self.rng.choice(np.array([self.convolution, self.affine, self.residual, self.pool, self.copy,
+                                             self.bent, self.concatenation, self.cut]))
             real = step(real)
         if self.chance(0.3):
             real = self.quantised(self.apply("GlobalAveragePool", real))
         self.output(real, np.float32)
+
+    def entrance(self, *shape: int) -> str:
+        """An input of samples of this shape, float or quantised; what it stands for."""
+        number = self.rng.choice([np.float32, self.number])
+        name = self.input(1, *shape, number=number)
+        samples = self.rng.normal(0, 1, (_SAMPLES, *shape)).astype(np.float32)
+        if number == np.float32:
+            self.values[name] = samples
+            return self.quantised(name)
+        scale, point = self.parameters(samples)
+        real = self.node("DequantizeLinear", name, scale, point)
+        self.values[real] = samples
+        return real
 
     def chance(self, probability: float) -> bool:
         return bool(self.rng.random() < probability)

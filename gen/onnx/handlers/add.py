@@ -12,7 +12,7 @@ from gen.onnx.context import Context
 from gen.onnx.handlers.affine import affine, negated, turned_copy
 from gen.onnx.maps import constant_like, has_map, minus
 from gen.onnx.model import NodeError
-from gen.onnx.quantise import settled
+from gen.onnx.quantise import padded_heads, settled
 from gen.onnx.refusals import refusal
 from gen.onnx.registry import Inputs, Registry
 from gen.onnx.values import (
@@ -60,7 +60,7 @@ def added(context: Context, inputs: Inputs, names: Sequence[str]) -> Value:
 def _with_map(context: Context, value: Value | None, number: Constant | QuantisedConstant) -> list[Operand]:
     """A value and a constant, as operands, if the constant differs from pixel to pixel of it; else none."""
     if isinstance(value, Real):
-        value = context.activation(value)
+        value = padded_heads(context, value) or context.activation(value)
     if isinstance(value, Pending | Real) and has_map(context, value, constant(number, "the operand")):
         return [value, constant_like(context, number, value)]
     return []
