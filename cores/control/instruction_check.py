@@ -1,6 +1,6 @@
 """Tells legal instructions from illegal ones, from the instruction set's tables."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 
 from amaranth.hdl import Cat, Module, Signal, Value
 from amaranth.lib.wiring import In, Out
@@ -15,6 +15,8 @@ from ..lib.component import Component
 __all__ = ["InstructionCheck"]
 
 _BITS = 8 * INSTRUCTION_BYTES
+#: Operations that a cycle tells apart, and whose rules it looks at.
+_FEW = 20
 
 
 def _forbidden(opcode: Opcode, config: NpuConfig) -> set[int]:
@@ -83,6 +85,20 @@ class InstructionCheck(Component):
                 rules.append(([op], ~Cat(some).any()))
         return rules
 
+    def _meant(self, m: Module, opcode: Value, groups: Sequence[tuple[Opcode, ...]]
+               ) -> dict[tuple[Opcode, ...], Value]:
+        """Operations -> whether the word is one of them, beside ``opcode``.
+
+        Of many operations that is a register: to tell them apart takes more levels than there are beside the rules.
+        """
+        if len(self._operations) <= _FEW:
+            return {group: opcode.matches(*group) for group in groups}
+        meant: dict[tuple[Opcode, ...], Value] = {
+            group: Signal(name=f"meant{number}") for number, group in enumerate(dict.fromkeys(groups))}
+        with m.If(self.take):
+            m.d.sync += [signal.eq(opcode_of(self.word).matches(*group)) for group, signal in meant.items()]
+        return meant
+
     def elaborate(self, platform):
         m = Module()
         rules = self._rules()
@@ -95,7 +111,8 @@ class InstructionCheck(Component):
                 unknown.eq(~opcode_of(self.word).matches(*self._operations)),
                 found.eq(Cat(wrong for _, wrong in rules)),
             ]
-        broken = [opcode.matches(*operations) & found[number] for number, (operations, _) in enumerate(rules)]
+        meant = self._meant(m, opcode, [tuple(operations) for operations, _ in rules])
+        broken = [meant[tuple(operations)] & found[number] for number, (operations, _) in enumerate(rules)]
         m.d.sync += self.illegal.eq(unknown | Cat(broken).any())
         m.d.comb += self.next_queue.eq(opcode[exact_log2(QUEUE_OPERATIONS):])
         m.d.sync += self.queue.eq(self.next_queue)

@@ -15,8 +15,9 @@ class RowUnitTiming(PoolUnitTiming):
     #: Until a result can be taken: product, result, FIFO.
     LONGEST = PRODUCT + 2
     FIFO_DEPTH = 32
-    #: Cycles from sums to factors: products of sums, number, exponent, index, table, shift; and until they are read.
-    SCALARS = 8
+    #: Cycles from sums to factors: products of sums, number, places in bytes, exponent, index, table, shift; and until
+    #: they are read.
+    SCALARS = 9
 
     @classmethod
     def sums(cls, config: NpuConfig) -> int:

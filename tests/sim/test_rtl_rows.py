@@ -32,4 +32,4 @@ def test_random(machine, seed):
 @pytest.mark.full
 def test_many_random(machine, seed):
     for number in range(seed, seed + 40):
-        check_bytes_and_cycles(machine, random_rows(number, largest=90), number, slack=20)
+        check_bytes_and_cycles(machine, random_rows(number, largest=90), number, slack=60)

@@ -1,6 +1,9 @@
 """Row unit: the pool unit, and Softmax and normalisations over the channels of a pixel, in passes."""
 
 from collections.abc import Sequence
+from functools import reduce
+from itertools import combinations
+from operator import or_
 from typing import Any
 
 from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value, signed, unsigned
@@ -75,9 +78,14 @@ class RowUnit(RowUnitTiming, PoolUnit):
     def joined(self, m: Module, taps: Sequence[Value], finished: Value, results: Value) -> tuple[Value, Value, Value]:
         config, product, last = self.config, self.PRODUCT, self.sums(self.config)
         lanes = config.ic_lanes
+        # A setting comes a cycle late, with what it sets: when it may come is known late.
+        setting, of_unit, of_table = Signal.like(self.setting, name="setting_late", reset_less=True), Signal(), Signal()
+        m.d.sync += [setting.eq(self.setting),
+                     of_unit.eq(self.sets & is_operation(self.setting, Opcode.ROWS_SET, config)),
+                     of_table.eq(self.sets & is_operation(self.setting, Opcode.ROWS_TABLE, config))]
         settings = record(instruction_layout(Opcode.ROWS_SET), name="settings", reset_less=True)
-        with m.If(self.sets & is_operation(self.setting, Opcode.ROWS_SET, config)):
-            m.d.sync += Value.cast(settings).eq(self.setting)
+        with m.If(of_unit):
+            m.d.sync += Value.cast(settings).eq(setting)
         moments = settings.moments
 
         # -- which row, in every cycle -------------------------------------------------------------------------------
@@ -113,10 +121,9 @@ class RowUnit(RowUnitTiming, PoolUnit):
         factor_shape = data.StructLayout({"factor": unsigned(FACTOR_BITS), "coarse": 2})
         factor_write, factor_read = self._memory(m, "factors", factor_shape)
         m.d.comb += [centre_read.addr.eq(pixel), factor_read.addr.eq(pixel)]
-        inside = Signal(lanes)
+        below, within = Signal(), Signal()
         whole, part = settings.channels[exact_log2(lanes):], settings.channels[:exact_log2(lanes)]
-        m.d.sync += inside.eq((block < whole).replicate(lanes)
-                              | (block == whole).replicate(lanes) & lanes_below(part, lanes))
+        m.d.sync += [below.eq(block < whole), within.eq(block == whole)]
         centre = Signal(signed(_OPERAND_BITS))
         m.d.comb += centre.eq(centre_read.data)
         with m.If(kind_at(1, RowPass.MAXIMUM)):
@@ -127,7 +134,9 @@ class RowUnit(RowUnitTiming, PoolUnit):
         # -- cycle 2: differences; cycle 3: exponentials; cycle 4: operands; cycle 5: products -----------------------
         squares = Signal()      # of cycle 3
         m.d.comb += squares.eq(moments & kind_at(3, RowPass.TOTAL))
-        inside2, inside3 = delayed(m, inside, 1, "inside2_"), delayed(m, inside, 2, "inside3_")
+        inside2, inside3 = Signal(lanes), Signal(lanes)
+        m.d.sync += [inside2.eq(below.replicate(lanes) | within.replicate(lanes) & lanes_below(part, lanes)),
+                     inside3.eq(inside2)]
         factor3 = record(factor_shape, name="factor3", reset_less=True)
         factor2 = record(factor_shape, name="factor2", reset_less=True)
         m.d.sync += [factor2.eq(factor_read.data), factor3.eq(factor2)]
@@ -136,7 +145,8 @@ class RowUnit(RowUnitTiming, PoolUnit):
                        for lane in range(lanes)]
         m.d.sync += [difference.eq((tap << CENTRE_PLACES) - centre)
                      for difference, tap in zip(differences, taps, strict=True)]
-        entries = self._entries(m, [difference[CENTRE_PLACES:CENTRE_PLACES + 8] for difference in differences])
+        entries = self._entries(m, of_table, instruction_layout(Opcode.ROWS_TABLE)(setting), [
+            difference[CENTRE_PLACES:CENTRE_PLACES + 8] for difference in differences])
         products = []
         values = record(results.shape(), name="row_results", reset_less=True)
         for lane, (difference, entry) in enumerate(zip(differences, entries, strict=True)):
@@ -156,11 +166,11 @@ class RowUnit(RowUnitTiming, PoolUnit):
 
         # -- sums of all lanes, and of all blocks --------------------------------------------------------------------
         lowest = -(1 << 8)
-        of_blocks = [Mux(inside2[lane], difference[CENTRE_PLACES:].as_signed(),
-                         Mux(kind_at(2, RowPass.MAXIMUM), lowest, 0))
+        of_blocks = [delayed(m, Mux(inside2[lane], difference[CENTRE_PLACES:].as_signed(),
+                                    Mux(kind_at(2, RowPass.MAXIMUM), lowest, 0)), 1, f"of_block{lane}_")
                      for lane, difference in enumerate(differences)]
-        plain = delayed(m, summed(m, of_blocks, "plain"), product - 2, "plain_late")
-        most = delayed(m, combined(m, of_blocks, _most, "most"), product - 2, "most_late")
+        plain = delayed(m, summed(m, of_blocks, "plain"), product - 3, "plain_late")
+        most = delayed(m, combined(m, of_blocks, _most, "most"), product - 3, "most_late")
         total = summed(m, [made[:ENTRY_BITS] for made in products], "total")
         sums_shape = data.StructLayout({"sum": signed(SUM_BITS), "total": unsigned(TOTAL_BITS)})
         sums_write, sums_read = self._memory(m, "sums", sums_shape)
@@ -187,7 +197,7 @@ class RowUnit(RowUnitTiming, PoolUnit):
         # -- what follows of them ------------------------------------------------------------------------------------
         made_centre, made_factor = self._scalars(m, settings, found, steps[last + 3].kind == RowPass.MAXIMUM,
                                                  factor_shape)
-        at_centre, at_factor = last + 4, last + 7
+        at_centre, at_factor = last + 4, last + self.SCALARS - 1
         m.d.comb += [
             centre_write.addr.eq(steps[at_centre].pixel),
             centre_write.data.eq(made_centre),
@@ -210,11 +220,10 @@ class RowUnit(RowUnitTiming, PoolUnit):
         write = memory.write_port()
         return write, memory.read_port(transparent_for=(write,))
 
-    def _entries(self, m: Module, places: Sequence[Value]) -> list[Value]:
-        """The exponentials of differences, a cycle later. A memory has two ports, each of which reads for a lane."""
-        table = instruction_layout(Opcode.ROWS_TABLE)(self.setting)
-        write = Signal(name="table_write")
-        m.d.comb += write.eq(self.sets & is_operation(self.setting, Opcode.ROWS_TABLE, self.config))
+    def _entries(self, m: Module, write: Value, table: Any, places: Sequence[Value]) -> list[Value]:
+        """The exponentials of differences, a cycle later; a ``write`` sets an entry. A memory has two ports, each of
+        which reads for a lane.
+        """
         entries = []
         for lane in range(0, len(places), 2):
             memory: Memory
@@ -251,19 +260,23 @@ class RowUnit(RowUnitTiming, PoolUnit):
         less = MEAN_PLACES - CENTRE_PLACES
         number = register("number", Mux(
             moments, ((many - squared) << EPSILON_PLACES) + settings.epsilon, total)[:NUMBER_BITS])
-        number_before, means, maxima = number, register("means", (mean + (1 << less - 1)) >> less), delayed(
+        means, maxima = register("means", (mean + (1 << less - 1)) >> less), delayed(
             m, maxima, 1, "maxima_late")
         centre = register("centre", Mux(
             maximum, maxima << CENTRE_PLACES, means + (settings.zero_point << CENTRE_PLACES)), signed(_OPERAND_BITS))
 
-        # The exponent's place: of moments its half.
-        exponent = leading_one(number)
-        place = register("place", Mux(moments, exponent >> 1, exponent))
-        number = register("number_late", number_before)
-        top = Mux(moments, (place << 1) + 1, place)     # of the index
+        # The exponent's place: of moments its half. First in each byte, then of the bytes.
+        size = 8
+        parts = [number[at:at + size] for at in range(0, len(number), size)]
+        some = register("some", Cat(part.any() for part in parts))
+        places = [register(f"place{number}_", leading_one(part)) for number, part in enumerate(parts)]
+        highest = leading_one(some)
+        places += [Const(0, 1)] * ((1 << len(highest)) - len(places))
+        top = register("top", Cat(select(highest, places)[:exact_log2(size)], highest) | moments)   # of the index
+        number = delayed(m, number, 2, "number_late")
         shifted = (Cat(Const(0, INDEX_BITS - 1), number) >> top)[:INDEX_BITS]
         index = register("index", Cat(shifted, ~moments))
-        place = register("place_late", place)
+        place = register("place_late", Mux(moments, top >> 1, top))
 
         memory: Memory
         m.submodules.inverses = memory = Memory(shape=unsigned(FACTOR_BITS), depth=len(FACTOR_TABLE), init=FACTOR_TABLE)
@@ -281,8 +294,12 @@ class RowUnit(RowUnitTiming, PoolUnit):
 
 
 def _most(some: Sequence[Value]) -> Value:
-    """The greatest of signed numbers."""
-    most = some[0]
-    for one in some[1:]:
-        most = Mux(one > most, one, most)
-    return most
+    """The greatest of signed numbers: each compared with each at once, for the fewest levels."""
+    wins: list[Value] = [Const(1)] * len(some)
+    for first, second in combinations(range(len(some)), 2):
+        less = some[first] < some[second]
+        wins[first] &= ~less
+        wins[second] &= less
+    width = max(map(len, some))
+    chosen = [won.replicate(width) & one for won, one in zip(wins, some, strict=True)]
+    return reduce(or_, chosen)[:width].as_signed()

@@ -45,7 +45,6 @@ class TurnedBias(TurnedBiasTiming, Component):
         # From the first sum that is asked for to the last bias.
         steps = Signal(channels + 2)
         m.d.comb += [
-            self.busy.eq(steps.any() | self.output.valid),
             self.beats.ready.eq(~self.busy),
             self.output.payload.eq(held),
         ]
@@ -55,6 +54,10 @@ class TurnedBias(TurnedBiasTiming, Component):
             m.d.sync += self.lane.eq(Cat(Const(0, (config.ic_lanes - 1).bit_length()), self.group))
         with m.Elif(steps[:channels].any()):
             m.d.sync += self.lane.eq(self.lane + 1)
+        with m.If(taken):
+            m.d.sync += self.busy.eq(1)
+        with m.Elif(self.output.valid & self.output.ready):
+            m.d.sync += self.busy.eq(0)
         with m.If(taken):
             m.d.sync += held.eq(self.beats.payload)
         with m.Elif(steps[2:].any()):
