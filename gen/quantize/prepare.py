@@ -8,15 +8,18 @@ import numpy as np
 import onnx
 from onnx import numpy_helper, version_converter
 
-from gen.onnx.light import inferred, without_initializers
+from gen.onnx.fused import SPREADS
+from gen.onnx.light import inferred, light, without_initializers
 from gen.onnx.names import unique
 from gen.onnx.passes import (
+    as_shaped,
     drop_unused,
     find_prelus,
     hoist_transposes,
     merge_pool_padding,
     name_nodes,
     sink_transposes,
+    spread_fused,
 )
 from gen.onnx.runtime import OnnxruntimeError, RuntimeModel
 from gen.quantize.averages import count_padding
@@ -76,13 +79,13 @@ def prepare(model: onnx.ModelProto) -> onnx.ModelProto:
         whole = onnx.ModelProto()
         whole.CopyFrom(model)
         model = spread_norms(whole)
-    model = _optimised(model)
+    model = _optimised(_spread(model))
     # Some of it once more, as there are more constants now.
     for apply in (find_layer_norms, spread_norms, spread_quotients, count_padding, hoist_transposes, sink_transposes,
                   merge_pool_padding, find_prelus, move_shifts, drop_unused):
         model = apply(model)
-    graph = inferred(model)
-    for name in ("node", "output", "value_info"):
+    graph = inferred(as_shaped(light(model)))
+    for name in ("output", "value_info"):
         del getattr(model.graph, name)[:]
         getattr(model.graph, name).extend(getattr(graph, name))
     model = name_nodes(model)
@@ -93,6 +96,15 @@ def prepare(model: onnx.ModelProto) -> onnx.ModelProto:
     _flatten_biases(model)
     _free_names(model)
     return model
+
+
+def _spread(model: onnx.ModelProto) -> onnx.ModelProto:
+    """What stands for several operators as those; onnxruntime would look into none of it."""
+    if not any((node.domain, node.op_type) in SPREADS for node in model.graph.node):
+        return model
+    whole = onnx.ModelProto()
+    whole.CopyFrom(model)
+    return spread_fused(whole)
 
 
 def _without_defaults(model: onnx.ModelProto) -> onnx.ModelProto:

@@ -12,6 +12,7 @@ from gen.onnx.handlers import (
     conv,
     conv_transpose,
     function,
+    fused,
     layout,
     normalisation,
     pad,
@@ -31,5 +32,5 @@ __all__ = ["HANDLERS"]
 HANDLERS = Registry()
 for family in (
         quantisation, conv, conv_transpose, product, pool, reduce, resize, add, affine, activation, function, pad,
-        concat, layout, normalisation, softmax, sign, qlinear):
+        concat, layout, normalisation, softmax, sign, qlinear, fused):
     HANDLERS.include(family.HANDLERS)

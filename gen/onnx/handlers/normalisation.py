@@ -15,7 +15,7 @@ __all__ = ["HANDLERS"]
 HANDLERS = Registry()
 
 
-@HANDLERS.handles("LayerNormalization", "RMSNormalization", conditions=(
+@HANDLERS.handles("LayerNormalization", "RMSNormalization", "SimplifiedLayerNormalization", conditions=(
     "over the last axis, which is that of the channels, at most 1,024. Constant scales, which are positive; a constant "
     "bias. With `--features rows`"))
 def normalisation(context: Context, inputs: Inputs) -> Value:

@@ -18,8 +18,6 @@ REFUSALS: Mapping[tuple[str, ...], str] = {
         "has no layer on the machine, as its scale depends on the values; train with BatchNormalization in its place",
     ("LSTM", "GRU", "RNN"):
         "has no layer on the machine, which keeps no state",
-    ("Attention",):
-        "is not taken apart; export the model with an opset below 23, as MatMul and Softmax",
     ("If", "Loop", "Scan"):
         "has no layer on the machine, whose programs have no branches; export the model without control flow",
     ("ArgMax", "ArgMin", "TopK", "NonMaxSuppression", "LogSoftmax", "Hardmax"):

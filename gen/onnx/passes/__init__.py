@@ -13,7 +13,7 @@ import onnx
 from gen.onnx.passes.bind_shapes import bind_shapes
 from gen.onnx.passes.bound_size import bound_size
 from gen.onnx.passes.check import check
-from gen.onnx.passes.check_types import check_types, value_types
+from gen.onnx.passes.check_types import as_shaped, check_types, value_types
 from gen.onnx.passes.drop_unused import drop_unused
 from gen.onnx.passes.find_prelus import find_prelus
 from gen.onnx.passes.fold_constants import fold_constants
@@ -28,18 +28,20 @@ from gen.onnx.passes.make_dense import make_dense
 from gen.onnx.passes.merge_pool_padding import merge_pool_padding
 from gen.onnx.passes.name_nodes import name_nodes
 from gen.onnx.passes.sink_transposes import sink_transposes
+from gen.onnx.passes.spread_fused import spread_fused
 from gen.onnx.passes.undo_flattening import undo_flattening
 
 __all__ = [
-    "PASSES", "bind_shapes", "bound_size", "check", "check_types", "drop_unused", "find_prelus", "fold_constants",
-    "fold_sizes", "fold_straight_through", "free_batch", "hoist_quantisation", "hoist_transposes", "inline_functions",
-    "load_external", "make_dense", "merge_pool_padding", "name_nodes", "run_passes", "sink_transposes",
-    "undo_flattening", "value_types",
+    "PASSES", "as_shaped", "bind_shapes", "bound_size", "check", "check_types", "drop_unused", "find_prelus",
+    "fold_constants", "fold_sizes", "fold_straight_through", "free_batch", "hoist_quantisation", "hoist_transposes",
+    "inline_functions", "load_external", "make_dense", "merge_pool_padding", "name_nodes", "run_passes",
+    "sink_transposes", "spread_fused", "undo_flattening", "value_types",
 ]
 
 PASSES: tuple[Callable[[onnx.ModelProto], onnx.ModelProto], ...] = (
-    bound_size, check, inline_functions, name_nodes, make_dense, check_types, undo_flattening, hoist_transposes,
-    merge_pool_padding, find_prelus, fold_straight_through, fold_sizes, drop_unused, free_batch, hoist_quantisation)
+    bound_size, check, inline_functions, name_nodes, make_dense, check_types, spread_fused, undo_flattening,
+    hoist_transposes, merge_pool_padding, find_prelus, fold_straight_through, fold_sizes, drop_unused, free_batch,
+    hoist_quantisation)
 
 
 def run_passes(model: onnx.ModelProto, *, folder: Path | None,

@@ -5,12 +5,15 @@ from onnx import AttributeProto
 
 from gen.ir.errors import GraphError
 from gen.onnx.light import is_large, light
+from gen.onnx.model import MICROSOFT
 from gen.onnx.passes.report import nested, sentence, title
 
-__all__ = ["check"]
+__all__ = ["check", "of_runtime"]
 
 #: Attributes with a number or two for each spatial axis.
 _OF_AXES = {"kernel_shape", "strides", "dilations", "pads", "output_padding", "output_shape"}
+#: What onnxruntime has among ONNX's own operators -> the opset that it is one in, if any.
+_OF_RUNTIME = {"LayerNormalization": 17, "SimplifiedLayerNormalization": None}
 
 
 def check(model: onnx.ModelProto) -> onnx.ModelProto:
@@ -35,7 +38,19 @@ def _empty(model: onnx.ModelProto) -> onnx.ModelProto:
     for tensor, whole in zip(result.graph.initializer, model.graph.initializer, strict=True):
         if is_large(whole):
             tensor.CopyFrom(onnx.TensorProto(name=tensor.name, data_type=tensor.data_type, dims=[0], raw_data=b""))
-    return result
+    return of_runtime(result)
+
+
+def of_runtime(model: onnx.ModelProto) -> onnx.ModelProto:
+    """A model with the operators that onnxruntime alone has in a domain of which onnx knows nothing."""
+    opset = max((o.version for o in model.opset_import if o.domain in ("", "ai.onnx")), default=0)
+    found = [node for node in nested(model.graph.node) if node.domain in ("", "ai.onnx") and node.op_type in _OF_RUNTIME
+             and opset < (_OF_RUNTIME[node.op_type] or opset + 1)]
+    for node in found:
+        node.domain = MICROSOFT
+    if found and not any(o.domain == MICROSOFT for o in model.opset_import):
+        model.opset_import.append(onnx.helper.make_opsetid(MICROSOFT, 1))
+    return model
 
 
 def _check_order(graph: onnx.GraphProto) -> None:

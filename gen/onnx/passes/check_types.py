@@ -9,13 +9,14 @@ from onnx import helper, numpy_helper, shape_inference
 
 from gen.ir.errors import GraphError
 from gen.onnx.model import MICROSOFT
+from gen.onnx.passes.check import of_runtime
 from gen.onnx.passes.report import sentence
 
-__all__ = ["check_types", "known_types", "value_types"]
+__all__ = ["as_shaped", "check_types", "known_types", "value_types"]
 
 #: Initializers up to this size may decide about shapes, and take part in type inference with their values.
 _SMALL = 1024
-#: Operators of onnxruntime that carry their scales -> an ONNX one whose result has the same shape, and which of their
+#: Operators of onnxruntime -> an ONNX one whose result has the same shape, and which of their
 #: inputs that takes.
 _SHAPED_AS = {
     "QLinearAdd": ("Add", slice(0, 6, 3)), "QLinearMul": ("Add", slice(0, 6, 3)),
@@ -23,6 +24,8 @@ _SHAPED_AS = {
     "QLinearSoftmax": ("Identity", slice(1)), "QLinearConcat": ("Concat", slice(2, None, 3)),
     "QLinearAveragePool": ("AveragePool", slice(1)), "QLinearGlobalAveragePool": ("GlobalAveragePool", slice(1)),
     "QGemm": ("Gemm", slice(0, 6, 3)),
+    **{op: ("Identity", slice(1)) for op in (
+        "FastGelu", "Gelu", "QuickGelu", "LayerNormalization", "SimplifiedLayerNormalization")},
 }
 #: Their attributes that those do not have.
 _OWN = ("channels_last", "opset")
@@ -49,13 +52,18 @@ def value_types(model: onnx.ModelProto, known: Mapping[str, np.ndarray] | None =
         dims = value.type.tensor_type.shape.dim
         if dims and not dims[0].dim_value:
             dims[0].dim_value = samples
-    for node in skeleton.graph.node:
-        if node.domain == MICROSOFT and node.op_type in _SHAPED_AS:
-            _make_plain(node)
-    graph = shape_inference.infer_shapes(skeleton, data_prop=True).graph
+    graph = shape_inference.infer_shapes(as_shaped(skeleton), data_prop=True).graph
     # What infers nothing for an output leaves it without a type.
     return {value.name: value.type for value in (*graph.input, *graph.value_info, *graph.output)
             if value.type.tensor_type.elem_type}
+
+
+def as_shaped(model: onnx.ModelProto) -> onnx.ModelProto:
+    """The model, in the place of onnxruntime's operators ONNX's own whose results have their shapes."""
+    for node in of_runtime(model).graph.node:
+        if node.domain == MICROSOFT and node.op_type in _SHAPED_AS:
+            _make_plain(node)
+    return model
 
 
 def known_types(model: onnx.ModelProto, known: Mapping[str, np.ndarray] | None = None, *,
@@ -85,7 +93,7 @@ def _make_plain(node: onnx.NodeProto) -> None:
     if node.op_type == "QGemm" and (len(node.input) < 8 or not node.input[7]):
         return      # its result is float
     op, inputs = _SHAPED_AS[node.op_type]
-    plain = helper.make_node(op, list(node.input)[inputs], list(node.output))
+    plain = helper.make_node(op, list(node.input)[inputs], list(node.output)[:1])
     if op != "Identity":
         plain.attribute.extend(attribute for attribute in node.attribute if attribute.name not in _OWN)
     node.CopyFrom(plain)
@@ -103,4 +111,4 @@ def _skeleton(model: onnx.ModelProto) -> onnx.ModelProto:
         [helper.make_tensor_value_info(o.name, o.type.tensor_type.elem_type, None) for o in model.graph.output
          if o.name not in inputs],
         [tensor for tensor in model.graph.initializer if math.prod(tensor.dims) <= _SMALL])
-    return helper.make_model(skeleton, opset_imports=model.opset_import)
+    return of_runtime(helper.make_model(skeleton, opset_imports=model.opset_import))

@@ -1,0 +1,151 @@
+"""Attention, as ONNX and onnxruntime have it: products, a factor, masks and a Softmax.
+
+The factor is that of the scores, once, where ONNX's function body has its root in two places.
+"""
+
+from math import sqrt
+
+import numpy as np
+
+from gen.onnx.fused.spread import Fused, Spreads, UnsupportedError
+from gen.onnx.model import MICROSOFT
+
+__all__ = ["SPREADS"]
+
+#: What hides a score, where the model names no number; far below any score, and finite.
+_HIDDEN = -1e4
+
+
+def _attend(fused: Fused, query: str, keys: str, values: str, masks: list[str], head: int) -> str:
+    """Of (N, heads, tokens, channels) each, but ``keys`` (N, heads, channels, tokens)."""
+    scale = fused.attributes.get("scale") or 1 / sqrt(head)
+    scores = fused.make("Mul", fused.make("MatMul", query, keys, what="scores"), fused.constant(scale, "scale"),
+                        what="scaled")
+    for mask in masks:
+        scores = fused.make("Add", scores, mask, what="masked")
+    return fused.make("MatMul", fused.make("Softmax", scores, axis=-1, what="softmax"), values, what="mixed")
+
+
+def _heads(fused: Fused, value: str, heads: int, what: str, axes: tuple[int, ...] = (0, 2, 1, 3)) -> str:
+    """(N, tokens, heads * channels) -> (N, heads, tokens, channels), or by ``axes``."""
+    shape = fused.constant(np.array([0, 0, heads, -1]), f"{what}_shape")
+    return fused.make("Transpose", fused.make("Reshape", value, shape, what=f"{what}_split"), perm=axes,
+                      what=f"{what}_heads")
+
+
+def _joined(fused: Fused, mixed: str) -> None:
+    """The node's result: heads side by side."""
+    beside = fused.make("Transpose", mixed, perm=[0, 2, 1, 3], what="beside")
+    fused.make("Reshape", beside, fused.constant(np.array([0, 0, -1]), "shape"), result=fused.node.output[0],
+               what="joined")
+
+
+def _causal(fused: Fused, queries: int, keys: int, hidden: float) -> str:
+    """No token sees those after it."""
+    if not queries or not keys:
+        raise UnsupportedError("hides later tokens of a number that is not known; give the model's inputs fixed shapes")
+    seen = np.tri(queries, keys, dtype=bool)
+    return fused.constant(np.where(seen, 0, hidden).astype(np.float32), "causal")
+
+
+def _mask(fused: Fused, name: str) -> list[str]:
+    """Of ONNX: numbers that are added, or which scores count."""
+    if not name:
+        return []
+    array = fused.array(name)
+    if array is None:
+        raise UnsupportedError("has a mask that is no constant, with which it is not taken apart")
+    numbers = np.where(array, 0, _HIDDEN) if array.dtype == bool else np.maximum(array, _HIDDEN)
+    return [fused.constant(numbers.astype(np.float32), "mask")]
+
+
+def attention(fused: Fused) -> None:
+    """Of ONNX."""
+    fused.refuse({4: "past keys", 5: "past values", 6: "a number of tokens that count"},
+                 {1: "a result of present keys", 2: "a result of present values", 3: "a result of scores"})
+    if fused.attributes.get("softcap"):
+        raise UnsupportedError("bounds its scores (softcap), with which it is not taken apart")
+    query, key, value = (fused.given(n) for n in range(3))
+    shape, keys = fused.shape(query), fused.shape(key)
+    flat = len(shape) == 3
+    heads, of_keys = ((int(fused.attributes.get(f"{what}_num_heads", 0)) for what in ("q", "kv")) if flat
+                      else (shape[1], keys[1]))
+    if heads != of_keys or not heads:
+        raise UnsupportedError("has fewer heads of keys than of queries, with which it is not taken apart")
+    if not shape[-1]:
+        raise UnsupportedError("has heads of a size that is not known; give the model's inputs fixed shapes")
+    masks = _mask(fused, fused.given(3))
+    if fused.attributes.get("is_causal"):
+        masks.append(_causal(fused, shape[-2], keys[-2], _HIDDEN))
+    if not flat:
+        turned = fused.make("Transpose", key, perm=[0, 1, 3, 2], what="keys")
+        mixed = _attend(fused, query, turned, value, masks, shape[-1])
+        fused.make("Identity", mixed, result=fused.node.output[0], what="result")
+        return
+    _joined(fused, _attend(fused, _heads(fused, query, heads, "query"), _heads(fused, key, heads, "key", (0, 2, 3, 1)),
+                           _heads(fused, value, heads, "value"), masks, shape[-1] // heads))
+
+
+def _runtime(fused: Fused, projected: list[str], tokens: tuple[int, int] | None, head: int, bias: str) -> None:
+    """Of onnxruntime, with queries, keys and values of all heads; ``tokens``: of queries and of keys, for a mask.
+    ``bias``: what is added to the scores.
+    """
+    heads = int(fused.attributes["num_heads"])
+    masks = [bias] if bias else []
+    if tokens:
+        masks.append(_causal(fused, *tokens, float(fused.attributes.get("mask_filter_value", _HIDDEN))))
+    query, key, value = (_heads(fused, name, heads, what, axes) for name, what, axes in zip(
+        projected, ("query", "key", "value"), ((0, 2, 1, 3), (0, 2, 3, 1), (0, 2, 1, 3)), strict=True))
+    _joined(fused, _attend(fused, query, key, value, masks, head))
+
+
+def _parts(fused: Fused, name: str, sizes: list[int], what: str) -> list[str]:
+    """A constant of queries, keys and values side by side, as one of each."""
+    array = fused.array(name)
+    if array is None:
+        raise UnsupportedError(f"has {what} that are no constants, with which it is not taken apart")
+    parts = np.split(array, np.cumsum(sizes)[:-1], axis=-1)
+    return [fused.constant(part, f"{of}_{what}") for part, of in zip(parts, ("query", "key", "value"), strict=True)]
+
+
+def projecting_attention(fused: Fused) -> None:
+    """com.microsoft's Attention, which has the layers in front, too."""
+    fused.refuse({3: "a mask of tokens", 4: "past keys and values", 6: "a length of past tokens"},
+                 {1: "a result of present keys and values"})
+    if fused.attributes.get("do_rotary"):
+        raise UnsupportedError("turns its queries and keys (do_rotary), with which it is not taken apart")
+    weights, source = fused.array(fused.given(1)), fused.given(0)
+    width = 0 if weights is None else weights.shape[-1]
+    sizes = [int(size) for size in fused.attributes.get("qkv_hidden_sizes", [width // 3] * 3)]
+    projected = [fused.make("MatMul", source, part, what=f"{what}_product") for part, what in zip(
+        _parts(fused, fused.given(1), sizes, "weights"), ("query", "key", "value"), strict=True)]
+    if fused.given(2):
+        projected = [fused.make("Add", name, part, what=f"{what}_sum") for name, part, what in zip(
+            projected, _parts(fused, fused.given(2), sizes, "biases"), ("query", "key", "value"), strict=True)]
+    tokens = (fused.shape(source)[1],) * 2 if fused.attributes.get("unidirectional") else None
+    _runtime(fused, projected, tokens, sizes[0] // int(fused.attributes["num_heads"]), fused.given(5))
+
+
+def several_heads(fused: Fused) -> None:
+    """com.microsoft's MultiHeadAttention."""
+    fused.refuse({4: "a mask of tokens", 6: "past keys", 7: "past values", 8: "a length of past tokens",
+                  9: "a table of cached keys"}, {1: "a result of present keys", 2: "a result of present values",
+                                                 3: "a result of scores"})
+    projected = [fused.given(n) for n in range(3)]
+    if not all(projected) or any(len(fused.shape(name)) != 3 for name in projected):
+        raise UnsupportedError("has queries, keys and values packed in one, or keys in heads, with which it is not "
+                               "taken apart")
+    sizes = [fused.shape(name)[2] for name in projected]
+    if not all(sizes):
+        raise UnsupportedError("has heads of a size that is not known; give the model's inputs fixed shapes")
+    if fused.given(3):
+        projected = [fused.make("Add", name, part, what=f"{what}_sum") for name, part, what in zip(
+            projected, _parts(fused, fused.given(3), sizes, "biases"), ("query", "key", "value"), strict=True)]
+    tokens = None
+    if fused.attributes.get("unidirectional"):
+        tokens = fused.shape(fused.given(0))[1], fused.shape(fused.given(1))[1]
+    _runtime(fused, projected, tokens, sizes[0] // int(fused.attributes["num_heads"]), fused.given(5))
+
+
+SPREADS: Spreads = {("", "Attention"): attention, (MICROSOFT, "Attention"): projecting_attention,
+                    (MICROSOFT, "MultiHeadAttention"): several_heads}

@@ -1,0 +1,38 @@
+"""Operators that stand for several and that were not spread: why.
+
+Those that can be are others before the model gets here (`gen.onnx.passes.spread_fused`).
+"""
+
+from gen.onnx.context import Context
+from gen.onnx.fused import SPREADS, Fused, LaterError, UnsupportedError
+from gen.onnx.model import MICROSOFT, NodeError
+from gen.onnx.registry import Inputs, Place, Registry
+from gen.onnx.values import Constant, Value
+
+__all__ = ["HANDLERS"]
+
+HANDLERS = Registry()
+
+
+@HANDLERS.handles("Attention", place=Place.COMPILER, conditions=(
+    "is taken apart: MatMul, Mul, Add of masks, Softmax. As many heads of keys as of queries; masks are constants, or "
+    "causal. Without past keys and values, `softcap`, and results beside the first"))
+@HANDLERS.handles("Attention", "MultiHeadAttention", domains=[MICROSOFT], place=Place.COMPILER, conditions=(
+    "is taken apart, as that of ONNX; constant weights, and an `attention_bias`. Queries, keys and values are not "
+    "packed in one; without masks of tokens, past keys and values, and `do_rotary`"))
+@HANDLERS.handles("SkipLayerNormalization", "SkipSimplifiedLayerNormalization", "BiasGelu", domains=[MICROSOFT],
+                  place=Place.COMPILER, conditions="is taken apart: Add and what follows it")
+def whole(context: Context, inputs: Inputs) -> Value:
+    node = context.node
+    given = dict(zip(node.inputs, inputs, strict=True))
+    constants = {name: value.array for name, value in given.items() if isinstance(value, Constant)}
+    shapes = {name: tuple(value.order.shape) for name, value in given.items()
+              if value is not None and hasattr(value, "order")}
+    try:
+        SPREADS[node.domain, node.op](Fused(node.proto, constants, shapes, set()))
+    except UnsupportedError as error:
+        raise NodeError(str(error), code="unsupported-form") from None
+    except LaterError:
+        pass
+    raise NodeError("is not taken apart, as shapes in front of it are not known; give the model's inputs fixed shapes",
+                    code="unsupported-form")

@@ -1,0 +1,51 @@
+"""Operators that stand for several (`gen.onnx.fused`), as those."""
+
+import onnx
+
+from gen.onnx.fused import SPREADS, Fused, LaterError, UnsupportedError
+from gen.onnx.passes.check_types import known_types
+from gen.onnx.passes.constants import constant_of
+
+__all__ = ["spread_fused"]
+
+
+def spread_fused(model: onnx.ModelProto) -> onnx.ModelProto:
+    """The nodes that each stands for, in its place, where that form can be spread; the others stay.
+
+    Shape inference stops at onnxruntime's operators, so once some are spread more can be.
+    """
+    while any(_key(node) in SPREADS for node in model.graph.node):
+        if not _spread(model):
+            break
+    return model
+
+
+def _key(node: onnx.NodeProto) -> tuple[str, str]:
+    return "" if node.domain == "ai.onnx" else node.domain, node.op_type
+
+
+def _spread(model: onnx.ModelProto) -> bool:
+    """Whether any node could be spread."""
+    graph, nodes, constants = model.graph, list[onnx.NodeProto](), list[onnx.TensorProto]()
+    shapes = {name: tuple(dim.dim_value for dim in kind.tensor_type.shape.dim)
+              for name, kind in known_types(model).items() if kind.tensor_type.HasField("shape")}
+    taken = {n for node in graph.node for n in (node.name, *node.input, *node.output)}
+    taken |= {tensor.name for tensor in graph.initializer}
+    for node in graph.node:
+        made = [node]
+        if _key(node) in SPREADS:
+            held = {name: constant_of(graph, name) for name in node.input if name}
+            fused = Fused(node, {name: array for name, array in held.items() if array is not None}, shapes, taken)
+            try:
+                SPREADS[_key(node)](fused)
+                made = fused.nodes
+                constants += fused.initializers
+            except (LaterError, UnsupportedError, ValueError, IndexError, KeyError, TypeError):
+                pass        # the handler says why
+        nodes += made
+    changed = len(nodes) > len(graph.node)
+    if changed:
+        del graph.node[:]
+        graph.node.extend(nodes)
+        graph.initializer.extend(constants)
+    return changed
