@@ -16,6 +16,7 @@ from gen.onnx.edges import integers_of_padded, padding
 from gen.onnx.model import NodeError
 from gen.onnx.pooling import copy
 from gen.onnx.quant_scales import (
+    as_convolution,
     bias_off,
     branch_quantisation,
     coarser_scale,
@@ -292,15 +293,28 @@ def _emit_concat(context: Context, value: PendingConcat, quantisation: Quantisat
 
 def _emit_rows(context: Context, value: PendingRows, quantisation: Quantisation) -> Quantised:
     """A layer whose biases are in steps of its sums; scales next to nothing are made large enough for that."""
-    step = np.maximum(value.scale, np.abs(value.bias) / _LARGEST_ROW_BIAS)
+    graph, point, turned = context.graph, quantisation.internal, value.turned
+    # Of a channel that is turned first -1 - q is made of q, which is as wide.
+    off = np.where(turned, -(1 + 2 * point) * quantisation.scale, 0.0)
+    bias = np.where(turned, -value.bias, value.bias) + off
+    step = np.maximum(value.scale, np.abs(bias) / _LARGEST_ROW_BIAS)
     try:
         multiplier, shift = quantize_multiplier(step / quantisation.scale)
     except ValueError as error:
         raise NodeError(f"cannot requantise the result of {value.name} ({error}); check the scales",
                         at=value.name, code="requantisation") from None
-    low, high = _bounds(value.low, value.high, quantisation.scale, quantisation.internal)
-    stage = Requantize(np.rint(value.bias / step).astype(np.int64), multiplier, shift, quantisation.internal, low, high)
-    return context.graph.add_layer(value, stage, result=Result(context.node, quantisation))
+    steps = np.rint(bias / step).astype(np.int64)
+    if not turned.any():
+        low, high = _bounds(value.low, value.high, quantisation.scale, point)
+        return graph.add_layer(value, Requantize(steps, multiplier, shift, point, low, high),
+                               result=Result(context.node, quantisation))
+    made = graph.add_layer(value, Requantize(steps, multiplier, shift, point, -128, 127),
+                           result=Result(None, quantisation))
+    signs = np.where(turned, -1, 1)
+    layer = as_convolution(graph, copy(context, Real(made, quantisation.scale, point)))
+    arguments = {**layer.arguments, "weights": layer.arguments["weights"] * signs.astype(np.int16)[:, None, None, None]}
+    return _emit(context, replace(layer, arguments=arguments, offset=layer.offset * signs, bias=off, low=value.low,
+                                  high=value.high, nodes=value.nodes), quantisation)
 
 
 def _emit_product(context: Context, value: PendingProduct, quantisation: Quantisation) -> Quantised:

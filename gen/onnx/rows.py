@@ -13,6 +13,10 @@ from sim.rows import EXPONENTIAL_PLACES, exponentials, moments
 
 __all__ = ["normalised", "softmax_rows"]
 
+#: A scale of a normalisation, of the largest one.
+_SMALLEST = 2.0**-16
+
+
 def _rows(context: Context, value: Real, axis: int) -> tuple[Real, int] | None:
     """A tensor whose pixels' channels are the rows of ``axis``, and the heads that it has of them; None where they lie
     in another way.
@@ -53,22 +57,23 @@ def softmax_rows(context: Context, value: Real, axis: int) -> PendingRows | None
 
 def normalised(context: Context, value: Real, epsilon: float, gamma: np.ndarray, beta: np.ndarray, *,
                centred: bool) -> PendingRows | None:
-    """``value`` normalised along its last axis, times ``gamma``, which is positive, plus ``beta``, (C,) each; None
-    where no machine has it.
+    """``value`` normalised along its last axis, times ``gamma``, plus ``beta``, (C,) each; None where no machine has
+    it. Scales next to nothing beside the largest one are made that large.
     """
     found = _rows(context, value, value.order.ndim - 1)
     if found is None or found[1] > 1:
         return None
     real, _ = found
     rows, step = moments(real.order.shape[-1], real.scale, real.zero_point, epsilon, centred=centred)
-    return _pending(context, real, rows=rows, heads=1, scale=step * gamma, bias=beta)
+    sizes = np.maximum(np.abs(gamma), np.abs(gamma).max() * _SMALLEST)
+    return _pending(context, real, rows=rows, heads=1, scale=step * sizes, bias=beta, turned=gamma < 0)
 
 
 def _pending(context: Context, real: Real, *, scale: np.ndarray | float, bias: np.ndarray | float = 0.0,
-             **arguments: object) -> PendingRows:
+             turned: np.ndarray | bool = False, **arguments: object) -> PendingRows:
     tensor, name = context.graph.tensors[real.quantised.tensor], context.node.name
-    spread = [np.full(tensor.shape[0], number) for number in (1.0, 0.0)]
-    for numbers, given in zip(spread, (scale, bias), strict=True):
+    spread = [np.full(tensor.shape[0], number) for number in (1.0, 0.0, False)]
+    for numbers, given in zip(spread, (scale, bias, turned), strict=True):
         numbers[:len(given) if isinstance(given, np.ndarray) else None] = given
     return PendingRows(name=name, nodes=(name,), order=real.order, moved_by=real.moved_by, shape=tensor.shape,
-                       arguments={"input": tensor.name, **arguments}, scale=spread[0], bias=spread[1])
+                       arguments={"input": tensor.name, **arguments}, scale=spread[0], bias=spread[1], turned=spread[2])

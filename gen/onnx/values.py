@@ -264,13 +264,16 @@ class PendingProduct(_Result):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class PendingRows(_Result):
-    """A `RowOp`'s: ``acc * scale + bias``; ``arguments``: its own, but for name, output and requantisation."""
+    """A `RowOp`'s: ``acc * scale + bias``; ``arguments``: its own, but for name, output and requantisation. Of channels
+    that are ``turned`` it is ``-acc * scale + bias``.
+    """
 
     layer = RowOp
     arguments: dict[str, Any]
     shape: tuple[int, int, int]
     scale: np.ndarray           # (C,) float64
     bias: np.ndarray            # (C,) float64, real
+    turned: np.ndarray          # (C,) bool
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

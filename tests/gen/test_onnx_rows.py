@@ -62,6 +62,18 @@ def test_normalisations(rng: Rng, seed: int, tmp_path: Path) -> None:
     checked(b, tmp_path, seed, "normalise", "conv", "normalise")
 
 
+@pytest.mark.parametrize("point", [0, -90, 77])
+def test_scales_of_any_sign(point: int, rng: Rng, seed: int, tmp_path: Path) -> None:
+    """Some are negative, some zero; the result may have any zero point, and be clipped."""
+    b, channels = Builder(rng, opset=17), 52
+    x = b.dequantize(b.input(1, 9, channels), 0.08, 3)
+    gamma, beta = rng.uniform(-2, 2, channels), rng.normal(0, 1, channels)
+    gamma[::7], beta[::14] = 0, 0
+    y = b.node("LayerNormalization", x, *(b.constant(c.astype(np.float32)) for c in (gamma, beta)), epsilon=1e-6)
+    b.output(b.quantize(b.node("Relu", y) if point == 77 else y, 0.03, point), rank=3)
+    checked(b, tmp_path, seed, "normalise", "conv")
+
+
 def test_without_a_mean(rng: Rng, seed: int, tmp_path: Path) -> None:
     """The input has a mean, and a zero point, which is no part of it."""
     b, channels = Builder(rng, opset=23), 52
@@ -73,7 +85,7 @@ def test_without_a_mean(rng: Rng, seed: int, tmp_path: Path) -> None:
 
 def test_what_is_refused(rng: Rng, tmp_path: Path) -> None:
     for code, gamma, axis, machine in [
-            ("needs-unit", 1, -1, Machine()), ("unsupported-form", -1, -1, MACHINE),
+            ("needs-unit", 1, -1, Machine()), ("bad-scale", 0, -1, MACHINE),
             ("unsupported-form", 1, 1, MACHINE)]:
         b = Builder(rng, opset=17)
         x = b.dequantize(b.input(1, 9, 20), 0.08, 3)

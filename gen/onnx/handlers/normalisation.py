@@ -16,8 +16,8 @@ HANDLERS = Registry()
 
 
 @HANDLERS.handles("LayerNormalization", "RMSNormalization", "SimplifiedLayerNormalization", conditions=(
-    "over the last axis, which is that of the channels, at most 1,024. Constant scales, which are positive; a constant "
-    "bias. With `--features rows`"))
+    "over the last axis, which is that of the channels, at most 1,024. Constant scales and biases; where scales are "
+    "negative a depthwise layer turns the channels. With `--features rows`"))
 def normalisation(context: Context, inputs: Inputs) -> Value:
     node, value = context.node, inputs[0]
     if not isinstance(value, Real):
@@ -27,8 +27,8 @@ def normalisation(context: Context, inputs: Inputs) -> Value:
         raise NodeError("normalises several axes; the machine does the last one", code="unsupported-form")
     gamma, beta = (np.broadcast_to(np.asarray(constant(given, what), np.float64).reshape(-1), size)
                    for given, what in ((inputs[1], "its scale"), (_bias(inputs), "its bias")))
-    if not (gamma > 0).all():
-        raise NodeError("has scales that are not positive", code="unsupported-form")
+    if not (np.isfinite(gamma).all() and np.isfinite(beta).all() and gamma.any()):
+        raise NodeError("its scales and biases must be finite, and some scale other than zero", code="bad-scale")
     if not context.units.have("rows"):
         raise NodeError("normalises; --features rows does that on the accelerator", code="needs-unit", unit="rows")
     found = normalised(context, value, float(node.attributes.get("epsilon", 1e-5)), gamma, beta,
