@@ -200,10 +200,14 @@ class _Planner:
     def _machine_leading(self) -> set[str]:
         """Values that a layer with weights depends on by what the machine does, and nothing else in between."""
         wanted: set[str] = set()
+        products = {name for node in self._graph.node if node.op_type == "MatMul" and not self._has_weights(node)
+                    for name in node.input}
         for node in reversed(self._graph.node):
             if self._has_weights(node) and node.name not in self._keep_float:
                 wanted.add(node.input[0])
-            elif not wanted.isdisjoint(node.output) and (node.output[0] in self._functions or self._has_layer(node)):
+            elif not wanted.isdisjoint(node.output) and (
+                    node.output[0] in self._functions or self._has_layer(node)
+                    or (node.op_type == "Softmax" and node.output[0] in products)):
                 wanted.update(node.input)
         return wanted
 

@@ -25,6 +25,7 @@ from gen.onnx.runtime import OnnxruntimeError, RuntimeModel
 from gen.quantize.averages import count_padding
 from gen.quantize.float_weights import float_weights, of_weights
 from gen.quantize.layer_norms import find_layer_norms
+from gen.quantize.masks import make_masks_finite
 from gen.quantize.norms import spread_norms
 from gen.quantize.options import QuantizeError
 from gen.quantize.quotients import spread_quotients
@@ -81,8 +82,8 @@ def prepare(model: onnx.ModelProto) -> onnx.ModelProto:
         model = spread_norms(whole)
     model = _optimised(_spread(model))
     # Some of it once more, as there are more constants now.
-    for apply in (find_layer_norms, spread_norms, spread_quotients, count_padding, hoist_transposes, sink_transposes,
-                  merge_pool_padding, find_prelus, move_shifts, drop_unused):
+    for apply in (make_masks_finite, find_layer_norms, spread_norms, spread_quotients, count_padding, hoist_transposes,
+                  sink_transposes, merge_pool_padding, find_prelus, move_shifts, drop_unused):
         model = apply(model)
     graph = inferred(as_shaped(light(model)))
     for name in ("output", "value_info"):

@@ -11,6 +11,7 @@ from gen.quantize.calibrate import distributions
 from gen.quantize.equalize import equalize
 from gen.quantize.insert import insert
 from gen.quantize.joins import balance_joins, unlike_parts
+from gen.quantize.masks import bound_masks
 from gen.quantize.options import QuantizeError, QuantizeOptions
 from gen.quantize.plan import Plan, plan_quantisation
 from gen.quantize.prepare import prepare
@@ -56,9 +57,10 @@ def quantize(model: onnx.ModelProto, samples: Samples, options: QuantizeOptions 
     reference, products = balance_joins(reference, samples, options)
     plan = plan_quantisation(reference, options.keep_float)
     found = distributions(reference, plan.tensors, samples, progress)
+    masked = bound_masks(reference, {name: (of.low, of.high) for name, of in found.items()})
     streamed = {layer.source for layer in stream_layers(reference, plan)}
     ranges, whole = (
-        ends | {name: ends[of] for name, of in products.items() if {name, of} <= ends.keys()}
+        ends | masked | {name: ends[of] for name, of in products.items() if {name, of} <= ends.keys()}
         for ends in (ranges_of(plan, found, options, streamed),
                      ranges_of(plan, found, replace(options, method="minmax"))))
     if options.streams is not None:
