@@ -17,6 +17,7 @@ from gen.onnx.passes import value_types
 from gen.onnx.read import of_proto
 from gen.partition.extract import Extractor
 from gen.partition.limits import require_plain
+from gen.partition.moved import in_the_way
 from gen.partition.probe import Probed, probe
 from gen.partition.reconstruct import Ranges, reconstruct
 from gen.partition.schedule import Place, Segment, bases, schedule, tasks
@@ -172,6 +173,9 @@ def _cut(model: Model, wanted: Mapping[str, Reason], *, rebuild: bool, machine: 
                                      code="not-quantised")
                 decided |= more
             continue
+        if moved := _moved(model, probed):
+            decided |= moved
+            continue
         ordered, left = tasks(model.nodes, probed)
         found = schedule(ordered)
         left |= {name: Reason("is not worth a segment of the accelerator: it has no convolution or matrix product",
@@ -208,6 +212,12 @@ def _unquantised(model: Model, probed: Probed) -> dict[str, Reason]:
                           "put QuantizeLinear and DequantizeLinear after it")
                 found[node.name] = Reason(f"its result is not quantised, and {what}; {advice}", code="not-quantised")
     return found
+
+
+def _moved(model: Model, probed: Probed) -> dict[str, Reason]:
+    """What is in the way of products that are refused for the order of what they read."""
+    return {name: why for node, reason in probed.host.items() if reason.code == "rearranged"
+            for name, why in in_the_way(model, node).items() if name not in probed.host}
 
 
 def _is_worth_it(segment: Segment) -> bool:

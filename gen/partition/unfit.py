@@ -8,6 +8,7 @@ from gen.ir.errors import CompileError, GraphError, UnfitError
 from gen.ir.graph import Graph, Layer
 from gen.ir.parts import origin
 from gen.onnx.model import PRODUCTS, Model
+from gen.partition.moved import in_the_way
 
 __all__ = ["UnfitNodesError"]
 
@@ -31,12 +32,17 @@ class UnfitNodesError(CompileError):
             node: reason for name, reason in error.reasons.items() for node in found.at_fault(name)}
 
     @classmethod
-    def refused(cls, error: GraphError) -> "UnfitNodesError":
-        """Of a node that the importer refuses in a segment, where it lies in another way than in the whole model."""
+    def refused(cls, error: GraphError, model: Model, nodes: Collection[str]) -> "UnfitNodesError":
+        """Of a node that the importer refuses in a segment of ``model``, ``nodes``, where it lies in another way than
+        in the whole; or of the normalisations of the segment that are in its way.
+        """
         result = cls.__new__(cls)
         CompileError.__init__(result, str(error), code=error.code, **error.fields)
         said = str(error).partition("): ")[2] or str(error)
-        result.reasons = {str(error.fields["node"]): Reason(said, code=error.code, **error.fields)}
+        node = str(error.fields["node"])
+        before = in_the_way(model, node) if error.code == "rearranged" else {}
+        result.reasons = ({name: reason for name, reason in before.items() if name in nodes}
+                          or {node: Reason(said, code=error.code, **error.fields)})
         return result
 
 

@@ -217,7 +217,7 @@ def of_partition(path: Path, cut: Partition, config: NpuConfig, options: Compile
             except GraphError as error:
                 if "node" not in error.fields:
                     raise
-                raise UnfitNodesError.refused(error) from None
+                raise UnfitNodesError.refused(error, cut.model, segment.nodes) from None
             inputs = {name: np.concatenate([one[name] for one in values]) for name in imported.graph.inputs if values}
             own = replace(options, stochastic=of_segment(imported.graph, config, options.stochastic))
             workload = of_model(imported, config, own, samples=inputs or None, board=board)

@@ -243,7 +243,7 @@ MODELS: list[tuple[Callable[[Builder, str], str], dict[str, Any]]] = [
      dict(code="unsupported-form", operator="AveragePool", attribute="count_include_pad")),
     (lambda b, x: b.node("MaxPool", x, kernel_shape=[2, 2], dilations=[2, 2]),
      dict(code="unsupported-form", operator="MaxPool", attribute="dilations")),
-    (lambda b, x: b.node("ReduceMean", x, axes=[2]),
+    (lambda b, x: b.node("ReduceMax", x, axes=[2]),
      dict(code="unsupported-form", operator="ReduceMean", attribute="axes")),
     (lambda b, x: b.node("ReduceMax", x, axes=[3]),
      dict(code="unsupported-form", operator="ReduceMax", attribute="axes")),
