@@ -243,8 +243,6 @@ MODELS: list[tuple[Callable[[Builder, str], str], dict[str, Any]]] = [
      dict(code="unsupported-form", operator="AveragePool", attribute="count_include_pad")),
     (lambda b, x: b.node("MaxPool", x, kernel_shape=[2, 2], dilations=[2, 2]),
      dict(code="unsupported-form", operator="MaxPool", attribute="dilations")),
-    (lambda b, x: b.node("ReduceMax", x, axes=[2]),
-     dict(code="unsupported-form", operator="ReduceMean", attribute="axes")),
     (lambda b, x: b.node("ReduceMax", x, axes=[3]),
      dict(code="unsupported-form", operator="ReduceMax", attribute="axes")),
     (lambda b, x: b.node("Add", x, b.constant(np.ones((2, 3, 6, 6), np.float32))),
