@@ -94,8 +94,12 @@ class Rows:
         index = np.where(behind < 0, number << np.maximum(-behind, 0), number >> np.maximum(behind, 0))
         found = _FACTORS[index + (0 if self.moments else 1 << INDEX_BITS)]
         shift = np.clip(place - self.base, 0, SHIFTS - 1)
-        fine, coarse = (shift % COARSE, shift // COARSE) if self.moments else (shift, np.full_like(shift, 2))
-        return centres, found >> fine, coarse * COARSE
+        if self.moments:
+            coarse = shift // COARSE
+        else:       # of a sum of many exponentials one more, so that its factor keeps its bits
+            coarse = np.where(shift >= COARSE, 3, 2)
+            shift = shift - (coarse - 2) * COARSE
+        return centres, found >> (shift % COARSE if self.moments else shift), coarse * COARSE
 
     def results(self, values: np.ndarray, centres: np.ndarray, factors: np.ndarray, shifts: np.ndarray) -> np.ndarray:
         """What becomes of (..., channels, rows) values."""

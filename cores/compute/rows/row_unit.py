@@ -285,10 +285,11 @@ class RowUnit(RowUnitTiming, PoolUnit):
         away = place - settings.base
         shift = register("shift", Mux(away < 0, 0, Mux(away >= SHIFTS, SHIFTS - 1, away))[:exact_log2(SHIFTS)])
         made = record(shape, name="made", reset_less=True)
-        fine = exact_log2(COARSE)
+        fine, far = shift[:exact_log2(COARSE)], shift[exact_log2(COARSE):]
+        # Of exponentials the product is shifted by two of the coarse steps, or three.
         m.d.sync += [
-            made.factor.eq(read.data >> Mux(moments, shift[:fine], shift)),
-            made.coarse.eq(Mux(moments, shift[fine:], 2)),
+            made.factor.eq(read.data >> Mux(moments, fine, Cat(fine, Mux(far.any(), far - 1, 0)[:len(far)]))),
+            made.coarse.eq(Mux(moments, far, Cat(far.any(), 1))),
         ]
         return centre, Value.cast(made)
 
