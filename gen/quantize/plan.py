@@ -22,6 +22,7 @@ from gen.onnx.weights import why_no_signs
 from gen.quantize.functions import functions, leading_to
 from gen.quantize.options import QuantizeError
 from gen.quantize.prepare import initializers
+from gen.quantize.quotients import guards
 
 __all__ = ["Layer", "Plan", "plan_quantisation"]
 
@@ -111,7 +112,7 @@ def plan_quantisation(model: onnx.ModelProto, keep_float: frozenset[str] = froze
 
 class _Planner:
     def __init__(self, model: onnx.ModelProto, keep_float: frozenset[str]) -> None:
-        self._graph, self._keep_float = model.graph, keep_float
+        self._graph, self._keep_float = model.graph, keep_float | guards(model)
         self._constants = initializers(model)
         values = (*model.graph.input, *model.graph.value_info, *model.graph.output)
         self._types = {value.name: value.type.tensor_type.elem_type for value in values}

@@ -5,7 +5,7 @@ is in front of that. A length (ReduceL2) is the root of an average of squares. A
 has no rows of channels: it is exponentials, divided by their sum.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from math import prod, sqrt
 from typing import Any
 
@@ -17,8 +17,10 @@ from gen.onnx.light import inferred
 from gen.onnx.names import unique
 from gen.onnx.passes import drop_unused
 
-__all__ = ["spread_quotients"]
+__all__ = ["guards", "spread_quotients"]
 
+#: What is smaller, and added to what divides, is there for a divisor of zero.
+_GUARD = 1e-3
 _WEIGHTED = ("Conv", "ConvTranspose", "Gemm", "MatMul")
 
 
@@ -31,6 +33,22 @@ def spread_quotients(model: onnx.ModelProto) -> onnx.ModelProto:
     del model.graph.node[:]
     model.graph.node.extend(nodes)
     return drop_unused(model)
+
+
+def guards(model: onnx.ModelProto) -> frozenset[str]:
+    """The nodes that keep what divides from being zero. They stay float: an integer may be the zero that they prevent.
+    """
+    constants = {tensor.name: tensor for tensor in model.graph.initializer}
+    divisors = {node.input[1] for node in model.graph.node if node.op_type == "Div"}
+    return frozenset(node.name for node in model.graph.node
+                     if node.output[0] in divisors and _is_guard(node, constants))
+
+
+def _is_guard(node: NodeProto, constants: Mapping[str, onnx.TensorProto]) -> bool:
+    """Whether a node adds a constant that is there for a sum of zero."""
+    return node.op_type == "Add" and any(
+        name in constants and bool((np.abs(numpy_helper.to_array(constants[name])) < _GUARD).all())
+        for name in node.input)
 
 
 class _Quotients:
@@ -61,6 +79,8 @@ class _Quotients:
         if one in self._constants or other in self._constants:
             return
         before = self._makers.get(other)
+        if before is not None and _is_guard(before, self._constants):
+            return
         if before is None or before.op_type != "Expand":
             yield (inverse := self._node(node, "Reciprocal", other))
             yield self._node(node, "Mul", one, inverse.output[0], result=node.output[0])

@@ -101,3 +101,16 @@ def test_at_the_end_they_stay(rng: Rng) -> None:
     b = FloatBuilder(rng, [1, 3, SIDE, SIDE], opset=17)
     y = quotient(b, b.same_conv("x", 3, CHANNELS, name="first"))
     assert [node.op_type for node in prepare(b.model(y)).graph.node].count("Div") == 1
+
+
+def test_a_divisor_that_is_kept_from_zero_stays_float(rng: Rng):
+    """A sum that may be zero, as linear attention divides by: as an integer it would lose what is added to it."""
+    b = FloatBuilder(rng, ["N", 3, 6, 6])
+    above, below = (b.node("Relu", b.same_conv("x", 3, 8)) for _ in range(2))
+    guarded = b.node("Add", below, b.constant(np.float32(1e-5)), name="guard")
+    y = b.node("Div", above, guarded, name="quotient")
+    model = b.model(b.same_conv(y, 8, 4))
+    found = quantized(model, rng.random((8, 3, 6, 6)).astype(np.float32)).model
+    assert not any(name.startswith(guarded) for node in found.graph.node if node.op_type == "QuantizeLinear"
+                   for name in node.input)
+    assert np.isfinite(outputs_of(found, np.zeros((1, 3, 6, 6), np.float32))).all()
