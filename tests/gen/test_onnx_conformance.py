@@ -2,6 +2,7 @@
 
 import re
 
+import onnx
 import pytest
 
 from gen.onnx.handlers.refused import REFUSED
@@ -44,4 +45,4 @@ def test_refused(operator: str) -> None:
 
 @pytest.mark.slow
 def test_operators_without_cases() -> None:
-    assert [operator for operator in CLAIMED if operator not in cases()] == []
+    assert [operator for operator in CLAIMED if onnx.defs.has(operator) and operator not in cases()] == []
