@@ -8,11 +8,9 @@ from collections.abc import Iterator
 
 import numpy as np
 import onnx
-from onnx import NodeProto, helper, numpy_helper, version_converter
+from onnx import NodeProto, helper, version_converter
 
-from gen.onnx.light import inferred
-from gen.onnx.names import unique
-from gen.onnx.passes import drop_unused
+from gen.quantize.rewriting import Rewriting
 
 __all__ = ["find_layer_norms"]
 
@@ -29,32 +27,17 @@ def find_layer_norms(model: onnx.ModelProto) -> onnx.ModelProto:
             model = version_converter.convert_version(model, _OPSET)
         except Exception:      # a converter in C++ raises anything; the steps stay
             return model
-    steps = _Steps(model)
-    nodes = [made for node in model.graph.node for made in steps.layers(node)]
-    del model.graph.node[:]
-    model.graph.node.extend(nodes)
-    return drop_unused(model)
+    return _Steps(model).run()
 
 
-class _Steps:
+class _Steps(Rewriting):
     """``found``: result of the last step -> input, axis, epsilon, scale and bias."""
 
     def __init__(self, model: onnx.ModelProto) -> None:
-        graph = inferred(model)
-        self._graph = model.graph
-        self._shapes = {value.name: [dim.dim_value for dim in value.type.tensor_type.shape.dim]
-                        for value in (*graph.input, *graph.value_info, *graph.output)}
-        self._constants = {tensor.name: tensor for tensor in model.graph.initializer}
-        self._makers = {name: node for node in model.graph.node for name in node.output}
-        self._readers: dict[str, list[NodeProto]] = {value.name: [] for value in model.graph.output}
-        for node in model.graph.node:
-            for name in node.input:
-                self._readers.setdefault(name, []).append(node)
-        self._taken = {*self._makers, *self._constants, *(node.name for node in model.graph.node)}
+        super().__init__(model)
         self.found = dict(filter(None, map(self._match, model.graph.node)))
 
     def layers(self, node: NodeProto) -> Iterator[NodeProto]:
-        """What a node becomes: itself, if it is no last step."""
         if node.output[0] not in self.found:
             yield node
             return
@@ -65,10 +48,7 @@ class _Steps:
             forth = self._name(f"{name}/last")
             yield helper.make_node("Transpose", [source], [forth], name=forth, perm=[0, *range(2, rank), 1])
             source, result = forth, self._name(f"{name}/norm")
-        constants = []
-        for numbers in (scale, bias):
-            constants.append(self._name(f"{name}/numbers"))
-            self._graph.initializer.append(numpy_helper.from_array(numbers, constants[-1]))
+        constants = [self._constant(name, numbers) for numbers in (scale, bias)]
         yield helper.make_node("LayerNormalization", [source, *constants], [result], name=self._name(f"{name}/layer"),
                                axis=-1, epsilon=epsilon)
         if not last:
@@ -102,10 +82,6 @@ class _Steps:
         last = axis == len(self._shapes[source]) - 1
         return result, (source, last, float(epsilon.item()), numbers[0], numbers[1])
 
-    def _made(self, name: str, op: str) -> NodeProto | None:
-        maker = self._makers.get(name)
-        return maker if maker is not None and maker.op_type == op else None
-
     def _centred(self, name: str) -> tuple[str, int]:
         """What a value is without its mean, and over which axis that is: the last, or that of the channels."""
         less = self._made(name, "Sub")
@@ -117,27 +93,22 @@ class _Steps:
 
     def _axis(self, mean: NodeProto) -> int:
         """The one axis of a mean that keeps it; 0 for any other."""
-        attributes = {a.name: helper.get_attribute_value(a) for a in mean.attribute}
+        attributes = self._attributes(mean)
         axes = attributes.get("axes", [])
-        if len(mean.input) > 1 and mean.input[1] in self._constants:
-            axes = numpy_helper.to_array(self._constants[mean.input[1]]).reshape(-1).tolist()
+        if len(mean.input) > 1 and (numbers := self._number(mean.input[1])) is not None:
+            axes = numbers.reshape(-1).tolist()
         rank = len(self._shapes.get(mean.input[0], []))
         return int(axes[0]) % rank if len(axes) == 1 and rank and attributes.get("keepdims", 1) else 0
 
     def _is_square(self, node: NodeProto) -> bool:
         if node.op_type == "Pow":
-            power = self._constants.get(node.input[1])
-            return power is not None and bool((numpy_helper.to_array(power) == 2).all())
+            power = self._number(node.input[1])
+            return power is not None and bool((power == 2).all())
         return node.op_type == "Mul" and node.input[0] == node.input[1]
 
     def _with_constant(self, node: NodeProto) -> tuple[str, np.ndarray | None]:
         """The operands of a node of which one is a constant."""
         for one, other in (node.input, reversed(node.input)):
-            if other in self._constants:
-                return one, numpy_helper.to_array(self._constants[other])
+            if (number := self._number(other)) is not None:
+                return one, number
         return "", None
-
-    def _name(self, wanted: str) -> str:
-        name = unique(wanted, self._taken)
-        self._taken.add(name)
-        return name

@@ -11,11 +11,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import onnx
-from onnx import NodeProto, helper, numpy_helper
+from onnx import NodeProto, helper
 
-from gen.onnx.light import inferred
-from gen.onnx.names import unique
-from gen.onnx.passes import drop_unused
+from gen.quantize.rewriting import Rewriting
 
 __all__ = ["spread_norms"]
 
@@ -25,11 +23,7 @@ def spread_norms(model: onnx.ModelProto) -> onnx.ModelProto:
 
     PyTorch writes groups as channels that a Reshape makes, and another undoes, with a Mul of each channel behind that.
     """
-    norms = _Norms(model)
-    nodes = [made for node in model.graph.node for made in norms.layers(node)]
-    del model.graph.node[:]
-    model.graph.node.extend(nodes)
-    return drop_unused(model)
+    return _Norms(model).run()
 
 
 @dataclass(frozen=True)
@@ -45,37 +39,29 @@ class _Norm:
     bias: np.ndarray
 
 
-class _Norms:
+class _Norms(Rewriting):
+    DATA_PROP = True
+
     def __init__(self, model: onnx.ModelProto) -> None:
-        graph = inferred(model, data_prop=True)
-        self._graph = model.graph
-        self._shapes = {value.name: [dim.dim_value or dim.dim_param for dim in value.type.tensor_type.shape.dim]
-                        for value in (*graph.input, *graph.value_info, *graph.output)}
-        self._constants = {tensor.name: numpy_helper.to_array(tensor) for tensor in model.graph.initializer}
-        self._makers = {name: node for node in model.graph.node for name in node.output}
-        self._readers: dict[str, list[NodeProto]] = {value.name: [] for value in model.graph.output}
-        for node in model.graph.node:
-            for name in node.input:
-                self._readers.setdefault(name, []).append(node)
-        self._taken = {*self._makers, *self._readers, *self._constants, *(node.name for node in model.graph.node)}
+        super().__init__(model)
+        self._shapes = {name: [dim.dim_value or dim.dim_param for dim in dims] for name, dims in self._sizes.items()}
         #: Results of norms: of a Reshape or a Mul until then.
         self._done: set[str] = set()
 
     def layers(self, node: NodeProto) -> list[NodeProto]:
-        """What a node becomes: itself, if it stays as it is."""
         if node.output[0] in self._done:
             return []
         norm = self._norm(node)
         if norm is None:
             return [node]
         self._done.add(norm.result)
-        return list(self._made(norm))
+        return list(self._steps(norm))
 
     def _norm(self, node: NodeProto) -> _Norm | None:
         if node.op_type not in ("InstanceNormalization", "GroupNormalization"):
             return None
-        attributes = {a.name: helper.get_attribute_value(a) for a in node.attribute}
-        scale, bias = (self._constants.get(name) for name in node.input[1:3])
+        attributes = self._attributes(node)
+        scale, bias = map(self._number, node.input[1:3])
         source, result = node.input[0], node.output[0]
         groups = attributes.get("num_groups", 0) or len(scale if scale is not None else ())
         if node.op_type == "InstanceNormalization":
@@ -90,8 +76,8 @@ class _Norms:
 
     def _grouped(self, source: str, result: str) -> tuple[str, str]:
         """Input and result of what a node normalises between two Reshapes, or of the node alone."""
-        before, readers = self._makers.get(source), self._readers.get(result, [])
-        if (before is None or before.op_type != "Reshape" or [node.op_type for node in readers] != ["Reshape"]):
+        before, readers = self._made(source, "Reshape"), self._readers.get(result, [])
+        if before is None or [node.op_type for node in readers] != ["Reshape"]:
             return source, result
         outer, ends = before.input[0], readers[0].output[0]
         whole, back, grouped = (self._shapes.get(name, []) for name in (outer, ends, source))
@@ -104,13 +90,13 @@ class _Norms:
         channels = len(norm.scale)
         if [node.op_type for node in readers] != ["Mul"] or norm.bias.any():
             return norm
-        number = next((self._constants[name] for name in readers[0].input if name in self._constants), None)
+        number = next((self._number(name) for name in readers[0].input if name in self._constants), None)
         column = (channels, *(1 for _ in self._shapes[norm.source][2:]))
         if number is None or number.shape not in (column, (1, *column)):
             return norm
         return replace(norm, result=readers[0].output[0], scale=norm.scale * number.reshape(-1))
 
-    def _made(self, norm: _Norm) -> Iterator[NodeProto]:
+    def _steps(self, norm: _Norm) -> Iterator[NodeProto]:
         channels, axes = len(norm.scale), len(self._shapes[norm.source]) - 2
         column = (channels, *(1,) * axes)
         grouped = norm.groups < channels
@@ -148,13 +134,3 @@ class _Norms:
         if biased:
             yield node("Add", product.output[0], self._constant(norm.name, norm.bias.reshape(column)),
                        result=norm.result)
-
-    def _name(self, wanted: str) -> str:
-        name = unique(wanted, self._taken)
-        self._taken.add(name)
-        return name
-
-    def _constant(self, owner: str, array: np.ndarray) -> str:
-        name = self._name(f"{owner}/constant")
-        self._graph.initializer.append(numpy_helper.from_array(np.ascontiguousarray(array), name))
-        return name

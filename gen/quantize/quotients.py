@@ -13,9 +13,7 @@ import numpy as np
 import onnx
 from onnx import NodeProto, helper, numpy_helper
 
-from gen.onnx.light import inferred
-from gen.onnx.names import unique
-from gen.onnx.passes import drop_unused
+from gen.quantize.rewriting import Rewriting
 
 __all__ = ["guards", "spread_quotients"]
 
@@ -28,11 +26,7 @@ def spread_quotients(model: onnx.ModelProto) -> onnx.ModelProto:
     """``model`` with these in the place of Div, ReduceL2 and Softmax, of those that layers with weights depend on."""
     if not any(node.op_type in _OPERATORS for node in model.graph.node):
         return model
-    spread = _Quotients(model)
-    nodes = [made for node in model.graph.node for made in spread.layers(node)]
-    del model.graph.node[:]
-    model.graph.node.extend(nodes)
-    return drop_unused(model)
+    return _Quotients(model).run()
 
 
 def guards(model: onnx.ModelProto) -> frozenset[str]:
@@ -51,15 +45,9 @@ def _is_guard(node: NodeProto, constants: Mapping[str, onnx.TensorProto]) -> boo
         for name in node.input)
 
 
-class _Quotients:
+class _Quotients(Rewriting):
     def __init__(self, model: onnx.ModelProto) -> None:
-        graph = inferred(model)
-        self._graph = model.graph
-        self._shapes = {value.name: [dim.dim_value for dim in value.type.tensor_type.shape.dim]
-                        for value in (*graph.input, *graph.value_info, *graph.output)}
-        self._constants = {tensor.name: tensor for tensor in model.graph.initializer}
-        self._makers = {name: node for node in model.graph.node for name in node.output}
-        self._taken = {*self._makers, *self._constants, *(node.name for node in model.graph.node)}
+        super().__init__(model)
         self._axes_attribute = max(o.version for o in model.opset_import if o.domain in ("", "ai.onnx")) < 18
         #: Values that a layer with weights depends on.
         self._wanted: set[str] = set()
@@ -68,7 +56,6 @@ class _Quotients:
                 self._wanted.update(node.input)
 
     def layers(self, node: NodeProto) -> list[NodeProto]:
-        """What a node becomes: itself, if it stays as it is."""
         made = _OPERATORS.get(node.op_type)
         if made is None or node.output[0] not in self._wanted:
             return [node]
@@ -90,26 +77,26 @@ class _Quotients:
         yield self._node(node, "Mul", one, repeated.output[0], result=node.output[0])
 
     def length(self, node: NodeProto) -> Iterator[NodeProto]:
-        axes, keep = self._axes(node), self._attribute(node, "keepdims", 1)
+        axes, keep = self._axes(node), self._attributes(node).get("keepdims", 1)
         shape = self._shapes.get(node.input[0], [])
         if not axes or not all(-len(shape) <= axis < len(shape) and shape[axis] for axis in axes):
             return
         yield (square := self._node(node, "Mul", node.input[0], node.input[0]))
         yield (mean := self._mean(node, square.output[0], axes, keep))
         yield (root := self._node(node, "Sqrt", mean.output[0]))
-        yield self._node(node, "Mul", root.output[0], self._constant(sqrt(prod(shape[axis] for axis in axes))),
-                         result=node.output[0])
+        factor = self._constant(node.name, sqrt(prod(shape[axis] for axis in axes)))
+        yield self._node(node, "Mul", root.output[0], factor, result=node.output[0])
 
     def softmax(self, node: NodeProto) -> Iterator[NodeProto]:
         shape = self._shapes.get(node.input[0], [])
-        axis = self._attribute(node, "axis", -1)
+        axis = self._attributes(node).get("axis", -1)
         if len(shape) != 4 or shape[1] != 1 or axis % 4 != 3 or not shape[3] or self._are_scores(node.input[0]):
             return
         yield (power := self._node(node, "Exp", node.input[0]))
         yield (mean := self._mean(node, power.output[0], [3], 1))
-        yield (total := self._node(node, "Mul", mean.output[0], self._constant(shape[3])))
+        yield (total := self._node(node, "Mul", mean.output[0], self._constant(node.name, shape[3])))
         yield (inverse := self._node(node, "Reciprocal", total.output[0]))
-        size = self._constant(np.array([1, 1, 1, shape[3]], np.int64))
+        size = self._constant(node.name, np.array([1, 1, 1, shape[3]], np.int64))
         yield (repeated := self._node(node, "Expand", inverse.output[0], size))
         yield self._node(node, "Mul", power.output[0], repeated.output[0], result=node.output[0])
 
@@ -121,33 +108,19 @@ class _Quotients:
         return node is not None and node.op_type == "MatMul" and node.input[1] not in self._constants
 
     def _axes(self, node: NodeProto) -> list[int]:
-        if len(node.input) > 1 and node.input[1] in self._constants:
-            return [int(n) for n in numpy_helper.to_array(self._constants[node.input[1]]).reshape(-1)]
-        return list(self._attribute(node, "axes", []))
+        if len(node.input) > 1 and (axes := self._number(node.input[1])) is not None:
+            return [int(axis) for axis in axes.reshape(-1)]
+        return list(self._attributes(node).get("axes", []))
 
     def _mean(self, node: NodeProto, source: str, axes: list[int], keep: int) -> NodeProto:
         if self._axes_attribute:
             return self._node(node, "ReduceMean", source, axes=axes, keepdims=keep)
-        return self._node(node, "ReduceMean", source, self._constant(np.array(axes, np.int64)), keepdims=keep)
-
-    @staticmethod
-    def _attribute(node: NodeProto, name: str, default: Any) -> Any:
-        return next((helper.get_attribute_value(a) for a in node.attribute if a.name == name), default)
+        numbers = self._constant(node.name, np.array(axes, np.int64))
+        return self._node(node, "ReduceMean", source, numbers, keepdims=keep)
 
     def _node(self, owner: NodeProto, op: str, *inputs: str, result: str = "", **attributes: Any) -> NodeProto:
         name = self._name(f"{owner.name}/{op}")
         return helper.make_node(op, inputs, [result or name], name=name, **attributes)
-
-    def _constant(self, value: float | np.ndarray) -> str:
-        array = value if isinstance(value, np.ndarray) else np.array(value, np.float32)
-        name = self._name("quotient/constant")
-        self._graph.initializer.append(numpy_helper.from_array(array, name))
-        return name
-
-    def _name(self, wanted: str) -> str:
-        name = unique(wanted, self._taken)
-        self._taken.add(name)
-        return name
 
 
 _OPERATORS = {"Div": _Quotients.quotient, "ReduceL2": _Quotients.length, "Softmax": _Quotients.softmax}
