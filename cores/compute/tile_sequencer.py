@@ -142,7 +142,12 @@ class TileSequencer(TileSequencerTiming, Component):
             same = alike[0] if len(alike) == 1 else Cat(alike).all()
             may_follow = same | (~running & (distance == 0))
             if setters:
-                m.d.comb += settled.eq(~running & (distance == 0))
+                apart = Signal(init=1)      # ``distance`` is 0: known ahead, as much follows of it
+                with m.If(running):
+                    m.d.sync += apart.eq(self.distance == 1)
+                with m.Elif(~apart):
+                    m.d.sync += apart.eq(distance == 1)
+                m.d.comb += settled.eq(~running & apart)
         m.d.sync += prepared.eq(following.valid & may_follow & ~waits_load & ~waits_store & ~self.halt & ~loops.start)
         m.d.comb += [
             loops.start.eq(prepared & (~running | done)),
