@@ -11,8 +11,8 @@ if TYPE_CHECKING:
 
 __all__ = ["say_accuracy", "say_speed", "say_work", "speed_of", "work_of"]
 
-#: The share of the time from which on lanes without work are worth a word.
-_MUCH = 0.2
+#: The share of the time from which on lanes without work, and layers of no node of the model, are worth a word.
+_MUCH, _SOME = 0.2, 0.05
 
 
 def work_of(application: "Application") -> dict[str, Any]:
@@ -21,9 +21,16 @@ def work_of(application: "Application") -> dict[str, Any]:
         from gen.partition.work import Work
 
         return {**dataclasses.asdict(Work.of(application.partition)), "segments": application.partition.subgraphs}
-    macs = sum(layer.macs for workload in application.workloads for layer in workload.program.layers)
+    added = _added(application)
+    macs = sum(layer.macs for workload in application.workloads for layer in workload.program.layers
+               if layer.name not in added)
     return {"multiplications": macs, "nodes": None, "accelerated_multiplications": macs, "accelerated_nodes": None,
             "segments": len(application.workloads)}
+
+
+def _added(application: "Application") -> set[str]:
+    """The layers that stand for no node of the model."""
+    return {layer.name for workload in application.workloads for layer in workload.graph.layers if not layer.onnx_nodes}
 
 
 def say_work(work: dict[str, Any]) -> None:
@@ -43,7 +50,9 @@ def _large(count: int) -> str:
 
 
 def speed_of(application: "Application", board: Board) -> dict[str, Any]:
-    """Totals of the profile, by the time model on ideal memory; with the ``clock`` in words."""
+    """Totals of the profile, by the time model on ideal memory; with the ``clock`` in words, and the cycles of layers
+    ``added`` by the compiler, which move values, repeat them or turn their signs.
+    """
     from gen.hw.clock import clock_of
     from gen.run.report import Measured, profile_of
     from sim import cycles
@@ -52,9 +61,11 @@ def speed_of(application: "Application", board: Board) -> dict[str, Any]:
     with status("timing"):
         timings = [cycles.estimate(program.config, program.code) for program in programs]
     clock = clock_of(board, programs[0].config)
-    return {**profile_of([Measured(program, timing, timing.cycles)
-                          for program, timing in zip(programs, timings, strict=True)], clock)["total"],
-            "clock": str(clock)}
+    profile = profile_of([Measured(program, timing, timing.cycles)
+                          for program, timing in zip(programs, timings, strict=True)], clock)
+    added = _added(application)
+    return {**profile["total"], "clock": str(clock),
+            "added": sum(layer["cycles"] for layer in profile["layers"] if layer["name"] in added)}
 
 
 def say_speed(speed: dict[str, Any], board: str, *, choosable: bool) -> None:
@@ -64,6 +75,10 @@ def say_speed(speed: dict[str, Any], board: str, *, choosable: bool) -> None:
                    f"multipliers: {speed['fps']:,.0f} inferences a second of the accelerator at {speed['clock']} "
                    f"({board})",
                    soft_wrap=True)
+    added = speed["added"] / speed["cycles"]
+    if added > _SOME:
+        messages.print(f"{100 * added:.0f} % of the cycles are layers that the compiler adds to move values, repeat "
+                       "them or turn their signs; `profile` has them by name", soft_wrap=True)
     if choosable and idle > _MUCH:
         messages.print(f"lanes have no work {100 * idle:.0f} % of the time; --features auto finds units that help",
                        soft_wrap=True)

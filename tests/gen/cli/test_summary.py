@@ -2,12 +2,14 @@
 
 import json
 
+import numpy as np
 import onnx
 import pytest
 from onnx import TensorProto, helper
 
 from gen.cli import main
 from gen.partition.work import multiplications
+from tests.gen.architecture_parts import PARTS
 from tests.gen.cli.gated import gated
 
 
@@ -66,3 +68,17 @@ def test_auto_is_named_where_it_may_help(given: list[str], capsys: pytest.Captur
     gated("Relu")
     assert main(["compile", "m.onnx", "--macs", "256", "-o", "y.npu", *given]) == 0
     assert ("--features auto finds units that help" in capsys.readouterr().err) == (not given)
+
+
+@pytest.mark.slow
+def test_layers_that_only_move_values_are_said(rng: np.random.Generator, capsys: pytest.CaptureFixture):
+    """Their cycles; their multiplications are none of the model's."""
+    model, products = PARTS["mixer"](rng)
+    onnx.save(model, "m.onnx")
+    np.savez("x.npz", x=rng.random((4, 3, 32, 32)).astype(np.float32))
+    argv = ["compile", "m.onnx", "--calibrate", "x.npz", "--macs", "64", "--features", "all", "-o", "y.npu"]
+    assert main([*argv, "--json"]) == 0
+    facts = json.loads(capsys.readouterr().out)
+    assert products <= facts["work"]["multiplications"] < facts["macs"] and facts["speed"]["added"] > 0
+    assert main(argv) == 0
+    assert "of the cycles are layers that the compiler adds to move values" in capsys.readouterr().err
