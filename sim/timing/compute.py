@@ -1,6 +1,7 @@
 """Time of the compute engine: tiles through the array, windows through the pool unit."""
 
 import math
+from collections import deque
 from dataclasses import dataclass
 
 import numpy as np
@@ -25,6 +26,9 @@ from .latencies import ISSUE_TO_DATA, POOL_CYCLES
 from .state import Shared, Steps, TimedSteps
 
 __all__ = ["Compute"]
+
+#: Cycles until the pool unit's ``ready`` counts that a result can be taken, and that one was taken.
+_FILLED, _TAKEN = 1, 2
 
 
 @dataclass(frozen=True)
@@ -279,9 +283,9 @@ class Compute:
         if instruction["row_pass"]:
             if instruction["row_pass"] != RowPass.RESULT:
                 return (yield from self._without_results(index, windows, may_start))
-            ready = ISSUE_TO_DATA + RowUnitTiming.LONGEST
+            return (yield from self._row_results(index, windows, may_start))
         while windows:
-            while not shared.pooled.room:
+            while shared.pooled.room <= 0:
                 yield "the store engine to take pooled pixels"
             count = min(windows, shared.pooled.room)
             allowed = shared.pooled.writable(count)
@@ -296,10 +300,41 @@ class Compute:
             yield None
         return may_start - 1
 
+    def _row_results(self, index: int, blocks: int, may_start: int) -> TimedSteps:
+        """The results of so many blocks of pixels, one a cycle. Returns the last one's cycle.
+
+        What is under way does not count: a block begins when few enough results are in the FIFO.
+        """
+        shared, fifo = self.shared, self.shared.pooled
+        time, written, shown = may_start, fifo.pushed, deque[int]()
+        taken, pushed = fifo.recent(may_start), False
+        for _ in range(blocks):
+            while True:
+                while shown and shown[0] <= time:
+                    shown.popleft()
+                    written += 1
+                while taken < fifo.popped and fifo.freed(taken) + _TAKEN <= time:
+                    taken += 1
+                if written - taken < fifo.depth:
+                    break
+                while taken == fifo.popped:
+                    yield None if pushed else "the store engine to take pooled pixels"
+                    pushed = False
+                time = max(time, fifo.freed(taken) + _TAKEN)
+            last = time
+            fifo.push_one(last + ISSUE_TO_DATA + RowUnitTiming.LONGEST)
+            shown.append(last + ISSUE_TO_DATA + RowUnitTiming.LONGEST + _FILLED)
+            time, pushed = time + 1, True
+        shared.spent(Queue.COMPUTE, "busy", index, blocks)
+        shared.spent(Queue.COMPUTE, "wait_store", index, last + 1 - may_start - blocks)
+        self.clock = last + 1
+        yield None
+        return last
+
     def _without_results(self, index: int, blocks: int, may_start: int) -> TimedSteps:
         """A pass over so many blocks of pixels that the store engine gets nothing of. Returns the last one's cycle."""
         shared = self.shared
-        while not shared.pooled.room:
+        while shared.pooled.room <= 0:
             yield "the store engine to take pooled pixels"
         start = max(may_start, shared.pooled.next_writable())
         shared.spent(Queue.COMPUTE, "busy", index, blocks)

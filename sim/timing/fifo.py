@@ -24,10 +24,11 @@ class TimedFifo:
     ``room`` entries ahead, the consumer through the ``available`` ones. Times are rising in each direction.
     """
 
-    def __init__(self, depth: int, latency: int) -> None:
-        self._depth, self._latency = depth, latency
-        self._filled = np.full(depth, NEVER)
-        self._freed = np.full(depth, NEVER)
+    def __init__(self, depth: int, latency: int, *, remembered: int = 0) -> None:
+        """``remembered``: entries of which the times are kept, if more than ``depth``."""
+        self._depth, self._latency, self._size = depth, latency, max(depth, remembered)
+        self._filled = np.full(self._size, NEVER)
+        self._freed = np.full(self._size, NEVER)
         self.pushed = self.popped = 0
 
     @property
@@ -41,26 +42,30 @@ class TimedFifo:
         return self.pushed - self.popped
 
     @property
+    def depth(self) -> int:
+        return self._depth
+
+    @property
     def full(self) -> bool:
         return self.available == self._depth
 
     def _some(self, times: np.ndarray, first: int, count: int) -> np.ndarray:
         """``count`` entries from ``first`` on, of those that go round and round; not to be written to."""
-        place = first % self._depth
-        if place + count <= self._depth:
+        place = first % self._size
+        if place + count <= self._size:
             return times[place:place + count]
-        return np.concatenate([times[place:], times[:place + count - self._depth]])
+        return np.concatenate([times[place:], times[:place + count - self._size]])
 
     def _note(self, times: np.ndarray, first: int, values: np.ndarray) -> None:
-        place = first % self._depth
-        head = self._depth - place
+        place = first % self._size
+        head = self._size - place
         times[place:place + len(values)] = values[:head]
         if len(values) > head:
             times[:len(values) - head] = values[head:]
 
     def writable(self, count: int) -> np.ndarray:
         """First cycles in which each of the next ``count`` entries may be pushed; ``count`` is at most ``room``."""
-        return self._some(self._freed, self.pushed, count) + 1
+        return self._some(self._freed, self.pushed - self._depth, count) + 1
 
     def push(self, times: np.ndarray) -> None:
         self._note(self._filled, self.pushed, times)
@@ -76,21 +81,32 @@ class TimedFifo:
 
     def taken(self, number: int) -> int:
         """When the entry was taken that is ``number``, less than ``depth``, in front of the last one taken."""
-        return int(self._freed[(self.popped - 1 - number) % self._depth])
+        return int(self._freed[(self.popped - 1 - number) % self._size])
+
+    def recent(self, time: int) -> int:
+        """The entries that were taken before a cycle, of those of which the times are kept."""
+        count = self.popped
+        while count > max(0, self.pushed - self._size) and self.freed(count - 1) >= time:
+            count -= 1
+        return count
+
+    def freed(self, number: int) -> int:
+        """When entry ``number`` of all that there have been was taken."""
+        return int(self._freed[number % self._size])
 
     # The same of single entries.
 
     def next_writable(self) -> int:
-        return int(self._freed[self.pushed % self._depth]) + 1
+        return int(self._freed[(self.pushed - self._depth) % self._size]) + 1
 
     def push_one(self, time: int) -> None:
-        self._filled[self.pushed % self._depth] = time
+        self._filled[self.pushed % self._size] = time
         self.pushed += 1
 
     def next_readable(self, number: int = 0) -> int:
         """First cycle in which the entry after the ``number`` oldest may be taken."""
-        return int(self._filled[(self.popped + number) % self._depth]) + self._latency
+        return int(self._filled[(self.popped + number) % self._size]) + self._latency
 
     def pop_one(self, time: int) -> None:
-        self._freed[self.popped % self._depth] = time
+        self._freed[self.popped % self._size] = time
         self.popped += 1

@@ -13,6 +13,7 @@ from cores.timing.compute import ComputeEngineTiming
 from cores.timing.control import InstructionFetchTiming, TokenCounterTiming
 from cores.timing.lib import BufferedFifoTiming, ShallowFifoTiming
 from cores.timing.load import LoadEngineTiming
+from cores.timing.pools import pool_of
 
 from .bus import ReadBus
 from .dram import Dram, DramTiming
@@ -75,7 +76,7 @@ class Shared:
         self.load_data = TimedFifo(LoadEngineTiming.FIFO_DEPTH, 0)
         self.weights = TimedFifo(config.weight_depth, BufferedFifoTiming.LATENCY)
         self.side = TimedFifo(config.side_depth, BufferedFifoTiming.LATENCY)
-        self.pooled = TimedFifo(ComputeEngineTiming.pool_slots(config), 0)
+        self.pooled = TimedFifo(ComputeEngineTiming.pool_slots(config), 0, remembered=2 * pool_of(config).FIFO_DEPTH)
         self.tokens = {(source, sink): Tokens() for source in ENGINES for sink in ENGINES if source != sink}
         self.write_beats = 0
         #: Cycles in which beats of local stores go to the input buffer, rising: loads stand still then. Those that
