@@ -9,16 +9,11 @@ from math import prod
 
 import numpy as np
 
-from gen.ir.tensor import Requantize
-from gen.onnx.builder import Result
 from gen.onnx.context import Context
-from gen.onnx.values import Head, PendingProduct, Quantisation, Real
-from sim.golden import quantize_multiplier
+from gen.onnx.exact_products import can_move, picked
+from gen.onnx.values import Real
 
 __all__ = ["order_transposed", "transposed"]
-
-#: Values of an identity, for memory.
-_MAX_IDENTITY = 1 << 20
 
 
 def order_transposed(order: np.ndarray, shape: tuple[int, int, int]) -> np.ndarray:
@@ -33,26 +28,13 @@ def transposed(context: Context, value: Real, size: tuple[int, int] | None = Non
     """
     graph = context.graph
     source = graph.tensors[value.quantised.tensor]
-    channels, pixels = source.shape[0], prod(source.shape[1:])
+    channels = source.shape[0]
     size = size or (1, channels)
-    if source.signs or source.value is not None or channels**2 > _MAX_IDENTITY:
-        return None
-    if not (context.units.have("turn") or context.units.have("gather")):
+    if not can_move(context.units, source, channels**2):
         return None
     key = source.name, size
     if key not in graph.transposed:
-        shape = pixels, *size
-        one = graph.add_constant(f"{source.name}/identity", np.eye(channels, dtype=np.int8).reshape(channels, *size),
-                                 Quantisation(1.0, 0, False))
-        multiplier, shift = quantize_multiplier(np.ones(pixels))
-        head = Head(arguments=dict(input=one, matrix=source.name, reduced=channels, rows=pixels, zero_points=(0, 0),
-                                   by_channels=False))
-        product = PendingProduct(name=f"{source.name}/transposed", nodes=(), order=np.arange(0), heads=(head,),
-                                 outputs=pixels, size=size, scale=1.0)
-        stage = Requantize(np.zeros(pixels, np.int64), multiplier, shift, 0, -128, 127)
-        kept = Quantisation(source.scale, source.zero_point, False)
-        product = replace(product, order=np.arange(prod(shape)).reshape(1, *shape))
-        graph.transposed[key] = graph.add_product(product, head, stage, shape, result=Result(None, kept),
-                                                  part=None).tensor
+        identity = np.eye(channels, dtype=np.int8).reshape(channels, *size)
+        graph.transposed[key] = picked(graph, source, identity, by_channels=False, name=f"{source.name}/transposed")
     order = order_transposed(value.order, source.shape)
     return replace(value, quantised=replace(value.quantised, tensor=graph.transposed[key], order=order))
