@@ -1,4 +1,4 @@
-"""Random transformers: no layer is more than two LSBs from onnxruntime, and machines have the golden model's bytes."""
+"""Random transformers: no layer is more than one LSB from onnxruntime, and machines have the golden model's bytes."""
 
 from pathlib import Path
 
@@ -33,5 +33,5 @@ def test_every_layer(name: str, count: int, largest: int, seed: int, tmp_path: P
     for number in range(count):
         model = RandomTransformer(np.random.default_rng([seed, number]), largest=largest)
         imported = load_model(model.save(tmp_path), machine=Machine.of(config))
-        assert compare_model(imported, model.samples(2)).largest <= 2, f"number {number}"
+        assert compare_model(imported, model.samples(2)).largest <= 1, f"number {number}"
         check_in_every_order(*compile_kept(imported.graph, config), number)
