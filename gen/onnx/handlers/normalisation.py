@@ -17,7 +17,7 @@ HANDLERS = Registry()
 
 @HANDLERS.handles("LayerNormalization", "RMSNormalization", "SimplifiedLayerNormalization", conditions=(
     "over the last axis, which is that of the channels, at most 1,024. Constant scales and biases; where scales are "
-    "negative a depthwise layer turns the channels. With `--features rows`"))
+    "negative a depthwise layer negates the channels. With `--features rows`"))
 def normalisation(context: Context, inputs: Inputs) -> Value:
     node, value = context.node, inputs[0]
     if not isinstance(value, Real):
