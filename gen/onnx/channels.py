@@ -8,7 +8,7 @@ import numpy as np
 from gen.onnx.builder import GraphBuilder, Result
 from gen.onnx.model import NodeError
 from gen.onnx.quant_scales import same
-from gen.onnx.values import Quantisation, Real, is_plain, is_whole
+from gen.onnx.values import Quantisation, Real, channels_with_gaps, is_plain, is_whole
 from gen.onnx.weights import MAX_WEIGHTS, Kernel, convolved
 from gen.onnx.windows import Windows
 
@@ -48,9 +48,7 @@ def with_gaps(graph: GraphBuilder, value: Real) -> Real | None:
     """
     real = replace(value, quantised=graph.tensor(value.quantised, value.scale, value.zero_point))
     source = graph.tensors[real.quantised.tensor]
-    channels, places = np.unique(real.order // prod(source.shape[1:]), return_counts=True)
-    whole = (places == prod(source.shape[1:])).all() and np.unique(real.order).size == real.order.size
-    return real if whole and channels[-1] - channels[0] >= channels.size and not source.signs else None
+    return real if not source.signs and channels_with_gaps(real.order, source.shape) is not None else None
 
 
 def viewed(graph: GraphBuilder, value: Real, dims: tuple[int, int, int]) -> Real:

@@ -45,6 +45,7 @@ from gen.onnx.values import (
     RawInput,
     Real,
     Value,
+    channels_with_gaps,
 )
 from sim.golden import quantize_multiplier, quantize_residual
 
@@ -99,13 +100,14 @@ def padded_heads(context: Context, value: Real) -> Real | None:
     without those would have heads that begin within a block.
     """
     real = replace(value, quantised=context.graph.tensor(value.quantised, value.scale, value.zero_point))
-    channels, height, width = context.graph.tensors[real.quantised.tensor].shape
-    used, counts = np.unique(real.order // (height * width), return_counts=True)
-    whole = (counts == height * width).all() and np.unique(real.order).size == real.order.size
+    shape = context.graph.tensors[real.quantised.tensor].shape
+    used = channels_with_gaps(real.order, shape)
+    if used is None:
+        return None
     heads = np.count_nonzero(np.diff(used, prepend=-2) > 1)
-    length, span = len(used) // heads, channels // heads
+    length, span = len(used) // heads, shape[0] // heads
     lies = np.array_equal(used, (np.arange(heads)[:, None] * span + np.arange(length)).ravel())
-    return real if whole and lies and heads > 1 and span == -(-length // HEAD_BLOCK) * HEAD_BLOCK else None
+    return real if lies and heads > 1 and span == -(-length // HEAD_BLOCK) * HEAD_BLOCK else None
 
 
 def _padded(context: Context, value: Padded, quantisation: Quantisation) -> Value:

@@ -24,8 +24,8 @@ from gen.onnx.windows import Windows
 __all__ = [
     "Condition", "Constant", "Head", "Host", "Padded", "Pending", "PendingAdd", "PendingConcat", "PendingOperation",
     "PendingPool", "PendingProduct", "PendingRows", "PendingTable", "Quantised", "QuantisedConstant", "Quantisation",
-    "QuantisedPadded", "RawInput", "Real", "Value", "channels_first", "channels_shape", "is_plain", "is_whole",
-    "layout_steps",
+    "QuantisedPadded", "RawInput", "Real", "Value", "channels_first", "channels_shape", "channels_with_gaps",
+    "is_plain", "is_whole", "layout_steps",
 ]
 
 #: Axes beyond which `layout_steps` does not look for a transposition.
@@ -339,6 +339,19 @@ def channels_first(order: np.ndarray) -> np.ndarray:
 def is_whole(order: np.ndarray, size: int) -> bool:
     """Whether an arrangement holds every one of ``size`` elements once."""
     return order.size == size and bool(np.bincount(order.ravel(), minlength=size).max(initial=0) == 1)
+
+
+def channels_with_gaps(order: np.ndarray, shape: tuple[int, ...]) -> np.ndarray | None:
+    """The channels of a tensor of ``shape`` that an arrangement has, each as a whole and once, where it lacks others
+    between them; else None.
+    """
+    channels, pixels = shape[0], math.prod(shape[1:])
+    if order.size == channels * pixels:
+        return None
+    held = np.bincount(order.ravel(), minlength=channels * pixels).reshape(channels, pixels)
+    used = np.flatnonzero(held.any(axis=1))
+    whole = used.size > 0 and held.max() == 1 and bool(held[used].all())
+    return used if whole and used[-1] - used[0] >= used.size else None
 
 
 def is_plain(order: np.ndarray) -> bool:
