@@ -26,7 +26,7 @@ PACKAGES = (boards, cores, gen, npudriver, sim)
 #: One that gets out is a mistake of ours, and said to be one: the first is nothing else, the others are translated by
 #: whoever knows the node or the file.
 INTERNAL = {"StageError", "ArchiveError", "ArrayError", "DocumentError", "EntryError", "NodeError",
-            "PictureError", "WindowError", "CheckError"}
+            "PictureError", "WindowError", "CheckError", "LaterError", "UnsupportedError"}
 
 NEED_TORCH = ("gen.train.binary", "gen.train.call", "gen.train.course", "gen.train.fit", "gen.train.moving",
               "gen.train.network", "gen.train.operators", "gen.train.scales")
