@@ -1,0 +1,37 @@
+"""What MkDocs calls (mkdocs.yml, ``hooks``): it adds the pages of `tests.site.pages`, and leads links anew."""
+
+import sys
+from pathlib import Path
+
+from mkdocs.config.defaults import MkDocsConfig
+from mkdocs.structure.files import File, Files
+from mkdocs.structure.pages import Page
+from pymdownx.slugs import slugify
+
+# MkDocs imports this file alone, and from wherever it was started.
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+
+from tests.site.pages import BESIDE, GENERATED, beside_text, led_anew  # noqa: E402
+
+__all__ = ["on_config", "on_files", "on_page_markdown"]
+
+
+def on_config(config: MkDocsConfig) -> MkDocsConfig:
+    # Links to headings are those of the repository's viewers.
+    config.mdx_configs.setdefault("toc", {})["slugify"] = slugify(case="lower")
+    return config
+
+
+def on_files(files: Files, config: MkDocsConfig) -> Files:
+    for place in BESIDE:
+        files.append(File.generated(config, place, content=beside_text(place)))
+    for place, made in GENERATED.items():
+        files.append(File.generated(config, place, content=made()))
+    return files
+
+
+def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
+    place = page.file.src_uri
+    if place in GENERATED:
+        return markdown
+    return led_anew(markdown, place, lambda name: files.get_file_from_path(name) is not None)
