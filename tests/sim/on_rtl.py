@@ -16,6 +16,8 @@ from tests.random_layers import random_inputs
 
 #: A small machine of several units for the tests of each, as it takes ten seconds to compile.
 UNITS = NpuConfig.preset(16, gather=1, product=1, table=1, input_depth=512)
+#: The same for those of transformers.
+ATTENTION = NpuConfig.preset(16, turn=1, rows=16, product=1, table=1, input_depth=512)
 
 
 def random_bus(chance: random.Random) -> Bus:

@@ -12,10 +12,10 @@ from tests.random_layers import random_inputs
 from tests.random_products import product_graph, random_products
 from tests.selection import with_full
 
-from .on_rtl import UNITS, check_bytes_and_cycles, random_bus
+from .on_rtl import ATTENTION, UNITS, check_bytes_and_cycles, random_bus
 
 CONFIGS = {
-    "turned": NpuConfig.preset(16, turn=1, input_depth=512),
+    "turned": ATTENTION,
     "gathered": UNITS,
     "beside others": NpuConfig(oc_lanes=32, ic_lanes=16, nnz_lanes=4, turn=1, gather=1, winograd=1, depthwise=1,
                                local_store=1, input_depth=512, weight_depth=512),

@@ -2,16 +2,15 @@
 
 import pytest
 
-from cores.config import NpuConfig
 from sim.rtl import RtlMachine
 from tests.random_rows import normalisation_graph, random_rows, softmax_graph
 
-from .on_rtl import check_bytes_and_cycles
+from .on_rtl import ATTENTION, check_bytes_and_cycles
 
 
 @pytest.fixture(scope="module")
 def machine():
-    with RtlMachine(NpuConfig.preset(16, rows=16, input_depth=512), seed=1) as machine:
+    with RtlMachine(ATTENTION, seed=1) as machine:
         yield machine
 
 

@@ -1,0 +1,48 @@
+"""Random transformers on the generated Verilog."""
+
+import random
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from gen.onnx.importer import load_model
+from gen.onnx.machine import Machine
+from sim.cycles import estimate
+from sim.rtl import Bus, RtlMachine
+from tests.compiled import compile_kept
+from tests.gen.random_transformers import RandomTransformer
+
+from .on_rtl import ATTENTION, check_on_rtl
+
+#: Cycles that the time model may be off by, beside 0.5 %.
+SLACK = 60
+
+
+@pytest.fixture(scope="module")
+def machine():
+    with RtlMachine(ATTENTION, seed=1) as machine:
+        yield machine
+
+
+@pytest.mark.parametrize(("count", "largest", "widest"), [
+    (6, 17, 32), pytest.param(40, 197, 64, marks=pytest.mark.full)])
+def test_random(machine, seed, count, largest, widest, tmp_path: Path):
+    """Every tensor is the golden layers' on a memory that pauses and on one that does not; the time model has the
+    latter's cycles."""
+    errors, cycles = {}, 0
+    for number in range(count):
+        model = RandomTransformer(np.random.default_rng([seed, number]), largest=largest, widest=widest)
+        imported = load_model(model.save(tmp_path), machine=Machine.of(machine.config))
+        program, graph = compile_kept(imported.graph, machine.config)
+        chance = random.Random(seed + number)
+        bus = Bus(latency=chance.randint(1, 120), bandwidth=chance.choice([1.0, 0.6, 0.25]),
+                  stall_probability=chance.choice([0.1, 0.3, 0.5]))
+        check_on_rtl(machine, program, graph, number, bus=bus)
+        real = check_on_rtl(machine, program, graph, number, bus=Bus()).counters["cycles"]
+        cycles += real
+        errors[number] = (off := estimate(machine.config, program.code).cycles - real) / real
+        assert off == pytest.approx(0, abs=max(SLACK, 0.005 * real)), f"number {number}: {off} of {real} cycles"
+    worst = max(errors, key=lambda number: abs(errors[number]))
+    print(f"{count} transformers, {cycles} cycles: the time model is {errors[worst]:+.2%} off at worst, of number "
+          f"{worst}; {sum(map(bool, errors.values()))} are off at all")
