@@ -12,21 +12,24 @@ from gen.onnx.model import Node
 __all__: list[str] = []
 
 _IOU = instance("overlap", """
-/* Intersection over union of two boxes: corners, in any order, or centre and size. */
+/* Intersection over union of two boxes: corners, in any order, or centre and size. Most are apart on an axis. */
 static float $name(const float *a, const float *b, int centred)
 {
-    float low[2], high[2], areas[2] = {1.0f, 1.0f}, common = 1.0f;
+    float areas[2] = {1.0f, 1.0f}, common = 1.0f;
     for (size_t axis = 0u; axis < 2u; ++axis) {
         const float *const both[2] = {a + axis, b + axis};
+        float low[2], high[2];
         for (size_t n = 0u; n < 2u; ++n) {
-            const float first = centred ? both[n][0] - both[n][2] / 2.0f : fminf(both[n][0], both[n][2]);
-            const float last = centred ? both[n][0] + both[n][2] / 2.0f : fmaxf(both[n][0], both[n][2]);
-            low[n] = first;
-            high[n] = last;
-            areas[n] *= last - first;
+            const float first = both[n][0], second = both[n][2];
+            low[n] = centred ? first - second / 2.0f : first < second ? first : second;
+            high[n] = centred ? first + second / 2.0f : first < second ? second : first;
         }
-        const float shared = fminf(high[0], high[1]) - fmaxf(low[0], low[1]);
-        common *= shared > 0.0f ? shared : 0.0f;
+        const float shared = (high[0] < high[1] ? high[0] : high[1]) - (low[0] < low[1] ? low[1] : low[0]);
+        if (!(shared > 0.0f))
+            return 0.0f;
+        common *= shared;
+        for (size_t n = 0u; n < 2u; ++n)
+            areas[n] *= high[n] - low[n];
     }
     if (areas[0] <= 0.0f || areas[1] <= 0.0f)
         return 0.0f;

@@ -331,8 +331,10 @@ def recurrent(rng: Rng) -> Iterator[tuple[str, Made]]:
 
 
 def _boxes(rng: Rng, count: int) -> Array:
-    corner, size = rng.random((1, count, 2)), rng.random((1, count, 2)) / 3
-    return np.concatenate([corner, corner + size], axis=2).astype(np.float32)
+    """Of some the higher corner comes first, on one axis or both."""
+    corner, size = rng.random((1, count, 2)), rng.random((1, count, 2)) * 2 / 3
+    turned = rng.random((1, count, 2)) < 0.5
+    return np.concatenate([corner + size * turned, corner + size * ~turned], axis=2).astype(np.float32)
 
 
 def dynamic(rng: Rng) -> Iterator[tuple[str, Made]]:
