@@ -28,7 +28,8 @@ PACKAGES = (boards, cores, gen, npudriver, sim)
 INTERNAL = {"StageError", "ArchiveError", "ArrayError", "DocumentError", "EntryError", "NodeError",
             "PictureError", "WindowError", "CheckError", "LaterError", "UnsupportedError"}
 
-NEED_TORCH = ("gen.train.binary", "gen.train.call", "gen.train.course", "gen.train.fit", "gen.train.moving",
+NEED_TORCH = ("gen.detection.losses.outputs", "gen.detection.losses.ssd", "gen.detection.losses.yolo",
+              "gen.train.binary", "gen.train.call", "gen.train.course", "gen.train.fit", "gen.train.moving",
               "gen.train.network", "gen.train.operators", "gen.train.scales")
 
 

@@ -8,13 +8,16 @@ from typing import TYPE_CHECKING
 from gen.cli.calibration import add_calibration_options, changes_of, chosen_calibration, progress_of, say
 from gen.cli.common import add_json_option, console, messages, print_json, status
 from gen.cli.compile import add_shape_option
+from gen.cli.detection import add_detection_options, chosen_judge, precision_dict
 from gen.cli.errors import FAILED
 from gen.cli.run import positive
 from gen.name import speaker
 
 if TYPE_CHECKING:
     from gen.check.compare import Comparison
+    from gen.check.detections import Precisions
     from gen.check.segments import SegmentsComparison
+    from gen.detection.judge import Judge
     from gen.onnx.importer import Imported
     from gen.onnx.model import Model
     from gen.partition.partition import Partition
@@ -38,6 +41,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--limit", type=positive, metavar="N", help="take the first N samples")
     add_json_option(parser)
     add_calibration_options(parser)
+    add_detection_options(parser, "--input")
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -45,14 +49,15 @@ def run(arguments: argparse.Namespace) -> int:
     from gen.onnx.read import open_model
     from gen.partition.partition import partition
 
+    judge = chosen_judge(arguments)
     source = _calibrated(arguments)
     with status(f"reading {arguments.model.name}") as remark:
         model = open_model(arguments.model, None if source is None else source.content, dict(arguments.shape))
         cut = partition(model, machine=Machine.complete(), ranges=source if callable(source) else None, compare=False,
                         progress=remark)
-    if cut.whole is None:
-        return _finish(arguments, _of_segments(arguments, cut, model))
-    return _finish(arguments, _of_layers(arguments, cut.whole))
+    comparison = _of_segments(arguments, cut, model) if cut.whole is None else _of_layers(arguments, cut.whole)
+    found = None if judge is None else _precisions(arguments, cut, model, source, judge)
+    return _finish(arguments, comparison, found)
 
 
 def _calibrated(arguments: argparse.Namespace) -> "Calibrated | SampledRanges | None":
@@ -104,10 +109,33 @@ def _of_segments(arguments: argparse.Namespace, cut: "Partition", model: "Model"
     return comparison
 
 
-def _finish(arguments: argparse.Namespace, comparison: "Comparison | SegmentsComparison") -> int:
+def _precisions(arguments: argparse.Namespace, cut: "Partition", model: "Model",
+                source: "Calibrated | SampledRanges | None", judge: "Judge") -> "Precisions":
+    """Of a detector, on the same samples."""
+    from gen.check.detections import precisions
+    from gen.run.calibration import Calibrated
+    from gen.run.inputs import model_specs
+
+    samples = _samples(arguments, model_specs(model.inputs)).judged_by(judge)
+    assert samples.expected is not None
+    floating = source.found.reference if isinstance(source, Calibrated) else None
+    with status(f"{len(samples)} samples") as remark:
+        found = precisions(cut, model.proto, samples.inputs, samples.expected, floating=floating,
+                           progress=progress_of(remark))
+    if not arguments.json:
+        for name, one in (("float", found.float), ("quantised", found.quantized), ("machine", found.machine)):
+            if one is not None:
+                console.print(f"{name}: {one}", soft_wrap=True)
+    return found
+
+
+def _finish(arguments: argparse.Namespace, comparison: "Comparison | SegmentsComparison",
+            found: "Precisions | None") -> int:
     """What scripts read, and the verdict."""
     if arguments.json:
-        print_json(comparison.to_dict())
+        shown = {} if found is None else {"precision": {
+            name: precision_dict(getattr(found, name)) for name in ("float", "quantized", "machine")}}
+        print_json({**comparison.to_dict(), **shown})
     if wrong := comparison.wrong:
         worst, *others = wrong
         more = f", and {len(others)} more layers" if others else ""

@@ -11,6 +11,7 @@ from rich.table import Table
 
 from gen.cli.common import add_json_option, console, messages, print_json, refuse_to_replace, status
 from gen.cli.compile import add_shape_option, density
+from gen.cli.detection import add_detection_options, chosen_judge, precision_dict
 from gen.cli.errors import UsageError
 from gen.cli.images import add_image_options, chosen_preprocessing, of_images
 from gen.cli.machine import (
@@ -48,7 +49,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     how_far.add_argument("--budget-cycles", type=positive, metavar="C",
                          help="prune until an inference takes so many cycles, where it costs least")
     how_far.add_argument("--max-loss", type=points, metavar="POINTS",
-                         help="prune as far as the accuracy on the samples of --calibrate falls by so many points")
+                         help="prune as far as the accuracy on the samples of --calibrate, or with --annotations mAP "
+                              "at an overlap of 0.5, falls by so many points")
     how_far.add_argument("--threshold", type=threshold, metavar="T",
                          help="with --channels: channels whose score is below this go, in whole blocks; with "
                               "--unstructured: weights of a smaller magnitude")
@@ -70,6 +72,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--unstructured", action="store_true",
                         help="with --density: the smallest weights of a layer wherever they are, the first of two "
                              "stages; the machine gains by the second one, without this option, after fine-tuning")
+    add_detection_options(parser, "--calibrate")
     add_image_options(parser)
     add_shape_option(parser)
     add_machine_options(parser)
@@ -115,6 +118,8 @@ def goal_of(arguments: argparse.Namespace) -> "Goal":
                          code="option-conflict")
     if arguments.max_loss is not None and arguments.calibrate is None:
         raise UsageError("--max-loss needs samples to measure by: --calibrate X.npz", code="option-conflict")
+    if arguments.annotations is not None and arguments.calibrate is None:
+        raise UsageError("--annotations goes with pictures to measure by: --calibrate", code="option-conflict")
     if arguments.iterations > 1 and arguments.ratio is None:
         raise UsageError("--iterations goes with --ratio", code="option-conflict")
     if arguments.floor and not arguments.channels:
@@ -131,6 +136,7 @@ def run(arguments: argparse.Namespace) -> None:
     goal, config = goal_of(arguments), chosen_config(arguments)
     changes = of_images(chosen_preprocessing(arguments), arguments.calibrate)
     require_writable(arguments.output)
+    judge = chosen_judge(arguments)
     from gen.prune.plan import Pruner, layer_rows, read_model
 
     used = None if arguments.unstructured else say_density(arguments.density, config)
@@ -139,7 +145,7 @@ def run(arguments: argparse.Namespace) -> None:
         require_inputs(arguments, [value.name for value in model.graph.input])
         pruner = Pruner(model, config, name=str(arguments.model), progress=remark)
         if arguments.calibrate:
-            pruner.take_samples(arguments.calibrate, arguments.limit, changes[arguments.calibrate])
+            pruner.take_samples(arguments.calibrate, arguments.limit, changes[arguments.calibrate], judge)
         pruned = pruner.prune(goal)
         rows = layer_rows(model, pruned)
     write_file(arguments.output, pruned.model.SerializeToString(deterministic=True))
@@ -177,12 +183,16 @@ def _totals(pruned: "Pruned") -> dict[str, Any]:
         "cycles": {"before": before.total, "after": after.total} if before and after else None,
         "sqnr_db": None if pruned.noise <= 0 else -10 * math.log10(pruned.noise),
         "labelled": pruned.labelled,
+        "precision": None if pruned.precision is None else dict(zip(
+            ("before", "after"), map(precision_dict, pruned.precision), strict=True)),
         "accuracy": None if pruned.accuracy is None else dict(zip(("before", "after"), pruned.accuracy, strict=True)),
     }
 
 
 def show(rows: list[dict[str, Any]], total: dict[str, Any]) -> None:
     """The report as a table."""
+    from gen.detection.precision import Precision
+
     levels = sorted({level for row in rows for level in row["sensitivity"] or ()}, key=float, reverse=True)
     table = Table(box=box.SIMPLE, padding=(0, 1, 0, 0))
     table.add_column("layer", overflow="fold")
@@ -208,7 +218,10 @@ def show(rows: list[dict[str, Any]], total: dict[str, Any]) -> None:
                       soft_wrap=True)
     if total["sqnr_db"] is not None:
         console.print(f"the outputs' signal is {total['sqnr_db']:.1f} dB above what pruning changed", soft_wrap=True)
-    if total["accuracy"] and not total["labelled"]:
+    if total["precision"]:
+        for when, found in total["precision"].items():
+            console.print(f"{when}: {Precision(**found)}", soft_wrap=True)
+    elif total["accuracy"] and not total["labelled"]:
         console.print(f"{total['accuracy']['after']:.2%} of the answers are the same as before", soft_wrap=True)
     elif total["accuracy"]:
         console.print(f"accuracy {total['accuracy']['after']:.2%}, {total['accuracy']['before']:.2%} before",

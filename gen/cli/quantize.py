@@ -10,6 +10,7 @@ from rich.table import Table
 from gen.cli.calibration import add_calibration_options, changes_of, chosen_calibration, progress_of, say
 from gen.cli.common import add_json_option, console, messages, print_json, refuse_to_replace, status
 from gen.cli.compile import add_shape_option
+from gen.cli.detection import add_detection_options, chosen_judge
 from gen.cli.errors import CommandError
 from gen.cli.machine import require_inputs
 from gen.cli.prune import points
@@ -31,12 +32,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
                         help="samples for the report (default: a fifth of those of --calibrate, which is held out of "
                              "calibration then); an array `label`, or a folder for each class, gives accuracy")
     parser.add_argument("--max-loss", type=points, metavar="POINTS",
-                        help="fail, and write nothing, if on the samples of the report accuracy falls by more points, "
+                        help="fail, and write nothing, if on the samples of the report accuracy, or with --annotations "
+                             "mAP at an overlap of 0.5, falls by more points, "
                              "or without labels more answers in a hundred are others, or of outputs that are no "
                              "scores more of a hundredth of the energy is noise (1 is 20 dB), or a range clips more "
                              "than it gains")
     add_shape_option(parser)
     add_calibration_options(parser, required=True)
+    add_detection_options(parser, "--test, or without it of --calibrate")
     add_json_option(parser)
 
 
@@ -48,10 +51,12 @@ def run(arguments: argparse.Namespace) -> None:
     from gen.run.calibration import quantize_file
     from gen.run.inputs import InputSpec, read_samples
 
+    judge = chosen_judge(arguments)
     with status(f"quantising {arguments.model.name}") as remark:
         calibration = chosen_calibration(arguments, remark, limit=arguments.limit)
         assert calibration is not None      # the option is required
-        calibration = replace(calibration, hold_out=arguments.test is None)
+        calibration = replace(calibration, hold_out=arguments.test is None,
+                              judge=judge if arguments.test is None else None)
         result = quantize_file(arguments.model, calibration, dict(arguments.shape))
     require_inputs(arguments, result.samples.inputs)
     say(result.remarks)
@@ -59,8 +64,10 @@ def run(arguments: argparse.Namespace) -> None:
     if arguments.test is not None:
         specs = {name: InputSpec((1, *array.shape[1:]), array.dtype) for name, array in samples.inputs.items()}
         samples, kind = read_samples(arguments.test, specs, change_by=changes_of(arguments)[arguments.test]), "test"
+        samples = samples.judged_by(judge)
     with status(f"measuring {arguments.model.name}") as remark:
-        report = measure(result.found, samples.inputs, samples.labels, progress=progress_of(remark))
+        report = measure(result.found, samples.inputs, samples.labels, expected=samples.expected,
+                         progress=progress_of(remark))
     worse = ""
     if calibration.options.method in ("entropy", "percentile"):
         # Those that do not look at errors.
@@ -103,6 +110,8 @@ def show(report: "Report", kind: str) -> None:
     if report.accuracy_float is not None and report.accuracy_quantized is not None:
         facts.append(f"accuracy {100 * report.accuracy_float:.2f} % float, "
                      f"{100 * report.accuracy_quantized:.2f} % quantised")
+    if report.precision_float is not None:
+        facts.append(f"float: {report.precision_float}; quantised: {report.precision_quantized}")
     console.print("; ".join(facts), soft_wrap=True)
     say(filter(None, (report.remark, *report.warnings)))
 

@@ -14,6 +14,7 @@ from boards.registry import get_board
 from gen.cli.calibration import add_calibration_options, changes_of
 from gen.cli.common import add_json_option, console, counter, messages, print_json, refuse_to_replace, status
 from gen.cli.compile import add_compiler_options
+from gen.cli.detection import add_detection_options, chosen_judge, precision_dict
 from gen.cli.errors import FAILED, CommandError, UsageError
 from gen.cli.machine import add_machine_options, chosen_board, open_given
 from gen.cli.memory import IDEAL, add_memory_option, chosen_memory
@@ -59,6 +60,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_memory_option(parser)
     add_compiler_options(parser)
     add_calibration_options(parser)
+    add_detection_options(parser, "--input")
     add_machine_options(parser)
     add_json_option(parser)
 
@@ -136,13 +138,14 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.output:
         refuse_to_replace(arguments.output, arguments.model, arguments.input, arguments.calibrate, arguments.config)
         require_writable(arguments.output)
+    judge = chosen_judge(arguments)
     application = open_given(arguments, arguments.model, samples=arguments.input)
     if arguments.output:
         require_member_names(arguments.model, application.outputs)
     from gen.run.inputs import read_samples
 
     samples = read_samples(arguments.input, application.inputs, limit=arguments.limit,
-                           change_by=changes_of(arguments)[arguments.input])
+                           change_by=changes_of(arguments)[arguments.input]).judged_by(judge)
     if samples.remark:
         messages.print(samples.remark, soft_wrap=True)
     if arguments.target != "reference":
@@ -197,7 +200,7 @@ def summary(result: "Run") -> dict:
         "outputs": {name: list(value.shape) for name, value in result.outputs.items()},
         "cycles": result.cycles, "seconds": round(result.seconds, 6),
         "host_seconds": round(result.host_seconds, 6), "mismatches": result.mismatches,
-        "accuracy": result.accuracy, "accuracies": result.accuracies,
+        "accuracy": result.accuracy, "accuracies": result.accuracies, "precision": precision_dict(result.precision),
     }
 
 
@@ -226,6 +229,8 @@ def show(result: "Run") -> None:
     facts = [f"{len(result.inferences):,} sample{plural} on {result.target} in {result.seconds:.2f} s"]
     if result.host_seconds:
         facts.append(f"{result.host_seconds:.2f} s on the processor")
+    if result.precision is not None:
+        facts.append(str(result.precision))
     if result.accuracy is not None:
         facts.append(f"accuracy {100 * result.accuracy:.2f} %")
     elif result.accuracies:

@@ -7,6 +7,8 @@ import numpy as np
 import onnx
 from onnx import helper
 
+from gen.detection.judge import Expected
+from gen.detection.precision import Precision
 from gen.onnx.light import without_initializers
 from gen.onnx.runtime import OnnxruntimeError, RuntimeModel, float_outputs
 from gen.onnx.scores import answers, are_scores, why_no_scores
@@ -45,18 +47,23 @@ class AccuracyEvaluator:
     """How good a changed model is on samples, against the one that it came from.
 
     ``labels``: (N,), below 0 for none; without any, an answer (`gen.onnx.scores.answers`) is right where it is that of
-    ``original``. ``remark``: why there are none, though some were given.
+    ``original``. ``remark``: why there are none, though some were given. ``expected``: of a detector, whose accuracy is
+    mAP at an overlap of 0.5. ``outputs``: names of the float ones.
     """
 
     inputs: Mapping[str, np.ndarray]
     original: Sequence[np.ndarray]
     labels: np.ndarray | None
     remark: str = ""
+    expected: Expected | None = None
+    outputs: Sequence[str] = ()
 
     @classmethod
-    def of(cls, model: onnx.ModelProto, inputs: Mapping[str, np.ndarray],
-           labels: np.ndarray | None = None) -> "AccuracyEvaluator":
+    def of(cls, model: onnx.ModelProto, inputs: Mapping[str, np.ndarray], labels: np.ndarray | None = None,
+           expected: Expected | None = None) -> "AccuracyEvaluator":
         original = run_model(model, inputs)
+        if expected is not None:
+            return cls(inputs, original, None, expected=expected, outputs=float_outputs(model))
         if labels is None or not (labels >= 0).any():
             return cls(inputs, original, None)
         shape = original[0].shape[1:]
@@ -72,15 +79,27 @@ class AccuracyEvaluator:
                               for new, old in zip(found, self.original, strict=True)]))
 
     def accuracy(self, model: onnx.ModelProto) -> float:
-        """Share of the samples, or of the places of a map, that are right."""
-        return self._share(run_model(model, self.inputs)[0])
+        """Share of the samples, or of the places of a map, that are right; of a detector mAP at an overlap of 0.5."""
+        return self._share(run_model(model, self.inputs))
 
     @property
     def original_accuracy(self) -> float:
-        return self._share(self.original[0])
+        return self._share(self.original)
 
-    def _share(self, output: np.ndarray) -> float:
-        found = answers(output)
+    def precisions(self, model: onnx.ModelProto) -> tuple[Precision, Precision] | None:
+        """Of the original and of a changed detector; None of other models. Raises HeadError, AnnotationError."""
+        if self.expected is None:
+            return None
+        return self._precision(self.expected, self.original), self._precision(
+            self.expected, run_model(model, self.inputs))
+
+    def _precision(self, expected: Expected, outputs: Sequence[np.ndarray]) -> Precision:
+        return expected.precision(dict(zip(self.outputs, outputs, strict=True)))
+
+    def _share(self, outputs: Sequence[np.ndarray]) -> float:
+        if self.expected is not None:
+            return self._precision(self.expected, outputs).map_50
+        found = answers(outputs[0])
         if self.labels is None:
             return float((found == answers(self.original[0])).mean())
         known = self.labels >= 0

@@ -10,6 +10,8 @@ import numpy as np
 import onnx
 
 from cores.config import NpuConfig
+from gen.detection.judge import Expected, Judge
+from gen.detection.precision import Precision
 from gen.ir.errors import CompileError, GraphError
 from gen.onnx.read import Shapes, read
 from gen.prune.blocks import densities, prune_below, prune_blocks, prune_magnitudes
@@ -67,7 +69,8 @@ class Pruned:
 
     ``noise``: of the outputs, see `AccuracyEvaluator`; ``accuracy``: before and after, on samples that were given: by
     their labels if ``labelled``, else shares of the samples with the same answer as before. ``remark``: on the labels.
-    ``gone``: share of the channels that can go, None where blocks or weights do. ``counts``: before and after.
+    ``gone``: share of the channels that can go, None where blocks or weights do. ``counts``: before and after, as is
+    ``precision``, of a detector, whose accuracy is its mAP at an overlap of 0.5.
     """
 
     model: onnx.ModelProto
@@ -82,6 +85,7 @@ class Pruned:
     labelled: bool = False
     remark: str = ""
     gone: float | None = None
+    precision: tuple[Precision, Precision] | None = None
 
 
 def read_model(path: Path, shapes: Shapes | None = None) -> onnx.ModelProto:
@@ -125,6 +129,7 @@ class Pruner:
             self._measure()
         self._inputs: Mapping[str, np.ndarray] = random_inputs(model, _RANDOM_SAMPLES)
         self._labels: np.ndarray | None = None
+        self._expected: Expected | None = None
         self._given = False
 
     def _measure(self) -> None:
@@ -135,16 +140,18 @@ class Pruner:
         except (CompileError, GraphError, QuantizeError) as error:
             self._reason = str(error)
 
-    def take_samples(self, samples: Path, limit: int | None, change_by: Preprocessing | None = None) -> None:
-        """Evaluate by the samples of a file, and by its labels if it has any, instead of random ones; images become
-        what ``change_by`` makes of them.
+    def take_samples(self, samples: Path, limit: int | None, change_by: Preprocessing | None = None,
+                     judge: Judge | None = None) -> None:
+        """Evaluate by the samples of a file, and by its labels if it has any, or a detector by ``judge``, instead of
+        random ones; images become what ``change_by`` makes of them.
         """
-        found = read_samples(samples, specs_of(self._model), limit=limit, change_by=change_by)
-        self.evaluate_by(found.inputs, found.labels)
+        found = read_samples(samples, specs_of(self._model), limit=limit, change_by=change_by).judged_by(judge)
+        self.evaluate_by(found.inputs, found.labels, found.expected)
 
-    def evaluate_by(self, inputs: Mapping[str, np.ndarray], labels: np.ndarray | None = None) -> None:
+    def evaluate_by(self, inputs: Mapping[str, np.ndarray], labels: np.ndarray | None = None,
+                    expected: Expected | None = None) -> None:
         """As `take_samples`, of samples at hand."""
-        self._inputs, self._labels, self._given = inputs, labels, True
+        self._inputs, self._labels, self._expected, self._given = inputs, labels, expected, True
 
     def prune(self, goal: Goal) -> Pruned:
         """Raises PruneError, which names the file, where the goal cannot be reached."""
@@ -154,7 +161,7 @@ class Pruner:
             raise PruneError.of(error, f"{self._name}: {error}") from None
 
     def _prune(self, goal: Goal) -> Pruned:
-        evaluator = AccuracyEvaluator.of(self._model, self._inputs, self._labels)
+        evaluator = AccuracyEvaluator.of(self._model, self._inputs, self._labels, self._expected)
         found: dict[str, Sensitivity] = {}
         if goal.of_channels:
             model = self._prune_channels(goal, evaluator)
@@ -169,12 +176,16 @@ class Pruner:
                                   self._progress)
             model = self._prune_by(goal, found, evaluator)
         self._progress("the result")
-        accuracy = (evaluator.original_accuracy, evaluator.accuracy(model)) if self._given else None
+        precision = evaluator.precisions(model)
+        accuracy = None
+        if self._given:
+            accuracy = ((evaluator.original_accuracy, evaluator.accuracy(model)) if precision is None else
+                        (precision[0].map_50, precision[1].map_50))
         after = self._counterpart_of(model).times(self._config) if self._counterpart else None
         on_host = self._counterpart.on_host if self._counterpart else 0
         return Pruned(model, self._before, after, evaluator.noise(model), accuracy, found, self._reason, on_host,
                       (Counts.of(self._model), Counts.of(model)), evaluator.labels is not None, evaluator.remark,
-                      self._gone(model, goal) if goal.of_channels else None)
+                      self._gone(model, goal) if goal.of_channels else None, precision)
 
     def _chosen(self, goal: Goal) -> set[str]:
         """Nodes of the layers to prune."""

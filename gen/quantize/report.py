@@ -8,6 +8,8 @@ import numpy as np
 import onnx
 from onnx import numpy_helper
 
+from gen.detection.judge import Expected
+from gen.detection.precision import Precision
 from gen.onnx.runtime import float_outputs
 from gen.onnx.scores import answers, are_scores, why_no_scores
 from gen.quantize.groups import ChannelGroup, ChannelNoise, decibels
@@ -63,7 +65,7 @@ class Report:
     (`gen.onnx.scores.answers`) that are the same; the others are shares of those with a label, None without labels, or
     without scores of classes. ``scores``: whether the first output is such. ``remark``: why labels that there are were
     not used, "" if they were. ``groups``: of each output whose channels differ in size, with the SQNR of each group;
-    ``warnings``: for people, a line each.
+    ``warnings``: for people, a line each. ``precision_float``, ``precision_quantized``: of detectors.
     """
 
     samples: int
@@ -75,6 +77,8 @@ class Report:
     remark: str = ""
     scores: bool = False
     groups: dict[str, tuple[ChannelGroup, ...]] = field(default_factory=dict)
+    precision_float: Precision | None = None
+    precision_quantized: Precision | None = None
 
     @property
     def warnings(self) -> tuple[str, ...]:
@@ -120,9 +124,11 @@ class Report:
         return {**asdict(self), "warnings": list(self.warnings)}
 
 
-def measure(found: Quantized, samples: Samples, labels: np.ndarray | None = None, *,
+def measure(found: Quantized, samples: Samples, labels: np.ndarray | None = None, *, expected: Expected | None = None,
             progress: Progress = lambda done, total, what: None) -> Report:
-    """Both models on ``samples``, by onnxruntime; ``labels`` (N,), below 0 for none. Raises QuantizeError."""
+    """Both models on ``samples``, by onnxruntime; ``labels`` (N,), below 0 for none, or what is ``expected`` of a
+    detector. Raises QuantizeError; HeadError, AnnotationError.
+    """
     quantized = _quantised_tensors(found.model)
     outputs = float_outputs(found.model)
     if not outputs:
@@ -132,6 +138,7 @@ def measure(found: Quantized, samples: Samples, labels: np.ndarray | None = None
     channels = {name: ChannelNoise() for name in outputs}
     own = {name: _OwnNoise(quantized[name], found.whole.get(name)) for name in found.plan.tensors}
     both: list[np.ndarray] = []      # (2, places) each
+    tallies = [] if expected is None else [expected.tally(), expected.tally()]
     total = len(next(iter(samples.values())))
     pairs = zip(values_of(found.reference, list(names), samples),
                 values_of(found.model, list(names.values()), samples), strict=True)
@@ -145,6 +152,8 @@ def measure(found: Quantized, samples: Samples, labels: np.ndarray | None = None
             noise_of.add(exact[name])
         for name, noises in channels.items():
             noises.add(exact[name], rounded[name])
+        for tally, values in zip(tallies, (exact, rounded), strict=False):
+            tally.add({name: values[name][0] for name in outputs})
         shape = exact[outputs[0]].shape[1:]
         both.append(np.concatenate([answers(exact[outputs[0]]), answers(rounded[outputs[0]])]))
     sqnr = {name: decibels(signal[name], noise[name]) for name in names}
@@ -154,11 +163,13 @@ def measure(found: Quantized, samples: Samples, labels: np.ndarray | None = None
     right: list[float | None] = [None, None]
     labelled = np.zeros(total, bool) if labels is None else labels >= 0
     remark = why_no_scores(outputs[0], shape) if labelled.any() and not are_scores(shape) else ""
+    precisions: list[Precision | None] = [tally.precision() for tally in tallies] or [None, None]
     if labels is not None and labelled.any() and not remark:
         right = [float(share) for share in (np.stack(both)[:, :, 0] == labels[:, None])[labelled].mean(axis=0)]
     agreement = float(np.mean([(one[0] == one[1]).mean() for one in both]))
     return Report(total, layers, {name: sqnr[name] for name in outputs}, agreement, right[0], right[1], remark,
-                  are_scores(shape), {name: groups for name, noises in channels.items() if (groups := noises.groups())})
+                  are_scores(shape), {name: groups for name, noises in channels.items() if (groups := noises.groups())},
+                  *precisions)
 
 
 @dataclass(frozen=True)

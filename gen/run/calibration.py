@@ -12,6 +12,7 @@ import numpy as np
 import onnx
 
 from cores.errors import NpugenError
+from gen.detection.judge import Judge
 from gen.onnx.model import Model, ModelInput
 from gen.onnx.read import OpenShapeError, Shapes, read
 from gen.quantize.calibrate import distributions
@@ -44,8 +45,8 @@ class FloatModelError(NpugenError, ValueError):
 class Calibration:
     """What a float model is quantised by: a file of samples, or a folder of images; the first ``limit`` of them.
 
-    ``change_by``: what images become first; ``hold_out``: whether some are left to judge the result by; ``progress`` is
-    told how far that is.
+    ``change_by``: what images become first; ``hold_out``: whether some are left to judge the result by, a detector by
+    ``judge``; ``progress`` is told how far that is.
     """
 
     samples: Path
@@ -54,10 +55,11 @@ class Calibration:
     change_by: Preprocessing | None = None
     progress: Progress = lambda done, total, what: None
     hold_out: bool = True
+    judge: Judge | None = None
 
     def read(self, specs: Mapping[str, InputSpec]) -> Samples:
         """The samples. Raises as `read_samples`."""
-        return read_samples(self.samples, specs, limit=self.limit, change_by=self.change_by)
+        return read_samples(self.samples, specs, limit=self.limit, change_by=self.change_by).judged_by(self.judge)
 
 
 @dataclass(frozen=True, eq=False)
@@ -147,18 +149,13 @@ def _split(samples: Samples) -> tuple[Samples, Samples | None]:
         return samples, None
     held = np.zeros(count, bool)
     held[np.random.default_rng(0).permutation(count)[:max(1, count // _HELD)]] = True
-    return _chosen(samples, ~held), _chosen(samples, held)
-
-
-def _chosen(samples: Samples, mask: np.ndarray) -> Samples:
-    return replace(samples, inputs={name: array[mask] for name, array in samples.inputs.items()},
-                   labels=None if samples.labels is None else samples.labels[mask])
+    return samples.chosen(~held), samples.chosen(held)
 
 
 def _judged(path: Path, result: Calibrated, calibration: Calibration) -> Calibrated:
     """``result`` with a remark on what it has cost, on some of the samples that were held out."""
     judges = result.held or result.samples
-    judges = _chosen(judges, np.arange(len(judges)) < _JUDGED)
+    judges = judges.chosen(np.arange(len(judges)) < _JUDGED)
     try:
         report = measure(result.found, judges.inputs, judges.labels, progress=calibration.progress)
     except QuantizeError:       # no output is float

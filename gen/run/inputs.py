@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import zip_longest
 from pathlib import Path
 
@@ -10,6 +10,8 @@ import numpy as np
 from onnx import helper
 
 from cores.errors import NpugenError
+from gen.detection.annotations import Key
+from gen.detection.judge import Expected, Judge
 from gen.files.pictures import PictureError, read_picture
 from gen.files.read import require_file
 from gen.ir.graph import Graph
@@ -48,15 +50,29 @@ class InputSpec:
 class Samples:
     """``inputs``: model input -> (N, ...) array; ``labels``: (N,) numbers, if the file had them, below 0 for none.
 
-    ``remark``: what had to be done to the file, for people.
+    ``remark``: what had to be done to the file, for people. ``keys``: names of images, or numbers in a file of arrays;
+    none of samples that are from no file. ``expected``: objects in pictures.
     """
 
     inputs: dict[str, np.ndarray]
     labels: np.ndarray | None
     remark: str = ""
+    keys: tuple[Key, ...] = ()
+    expected: Expected | None = None
 
     def __len__(self) -> int:
         return len(next(iter(self.inputs.values())))
+
+    def chosen(self, mask: np.ndarray) -> "Samples":
+        """Those where ``mask`` (N,) is true."""
+        keys = tuple(key for key, taken in zip(self.keys, mask, strict=True) if taken) if self.keys else ()
+        return replace(self, inputs={name: array[mask] for name, array in self.inputs.items()}, keys=keys,
+                       labels=None if self.labels is None else self.labels[mask],
+                       expected=None if self.expected is None else self.expected.chosen(mask))
+
+    def judged_by(self, judge: Judge | None) -> "Samples":
+        """With the objects that ``judge`` knows. Raises AnnotationError for a sample that it does not know."""
+        return self if judge is None else replace(self, expected=judge.expected(self.keys))
 
 
 def _read_image(path: Path, name: str, spec: InputSpec, change_by: Preprocessing | None) -> Samples:
@@ -84,7 +100,7 @@ def _read_image(path: Path, name: str, spec: InputSpec, change_by: Preprocessing
     else:
         raise InputError(f"{path}: input {name} is {spec.dtype}, which no image is read as; give an .npz file")
     array = np.ascontiguousarray(array.transpose(2, 0, 1) if channels_first else array)[None]
-    return Samples({name: array}, None, f"{path}: {change}; pixels 0..255 are taken as {values}")
+    return Samples({name: array}, None, f"{path}: {change}; pixels 0..255 are taken as {values}", (path.name,))
 
 
 def _images(folder: Path) -> list[Path]:
@@ -111,7 +127,8 @@ def _read_folder(folder: Path, name: str, spec: InputSpec, limit: int | None,
     read = [_read_image(path, name, spec, change_by) for path, _ in taken]
     labels = np.array([label for _, label in taken])
     return Samples({name: np.concatenate([samples.inputs[name] for samples in read])},
-                   labels if labels.min() >= 0 else None, f"{len(taken):,} images, the first {read[0].remark}")
+                   labels if labels.min() >= 0 else None, f"{len(taken):,} images, the first {read[0].remark}",
+                   tuple(path.name for path, _ in taken))
 
 
 def _require_fit(path: Path, name: str, header: Header, spec: InputSpec) -> int:
@@ -169,7 +186,7 @@ def _read_arrays(path: Path, specs: Mapping[str, InputSpec], limit: int | None) 
     labels = file.read(_LABEL, taken) if labelled else None
     if labels is not None and not (np.isfinite(labels) & (labels == np.rint(labels))).all():
         raise InputError(f"{path}: labels must be whole numbers", code="bad-labels")
-    return Samples(inputs, labels)
+    return Samples(inputs, labels, keys=tuple(range(taken)))
 
 
 def array_shapes(path: Path) -> dict[str, tuple[int, ...]]:

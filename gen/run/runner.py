@@ -3,11 +3,13 @@
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import cached_property, partial
 from typing import Literal
 
 import numpy as np
 
+from gen.detection.judge import Expected
+from gen.detection.precision import Precision
 from gen.ir import reference
 from gen.onnx.scores import are_scores
 from gen.partition.partition import called
@@ -54,12 +56,26 @@ class Inference:
 
 @dataclass(frozen=True, eq=False)
 class Run:
-    """All samples; ``compared`` is the number of values compared with the reference in each, 0 on the reference."""
+    """All samples; ``compared`` is the number of values compared with the reference in each, 0 on the reference.
+
+    ``expected``: objects in the samples, of a detector.
+    """
 
     target: Target
     inferences: list[Inference]
     labels: np.ndarray | None
     compared: int
+    expected: Expected | None = None
+
+    @cached_property
+    def precision(self) -> Precision | None:
+        """Of a detector. Raises HeadError, AnnotationError."""
+        if self.expected is None:
+            return None
+        tally = self.expected.tally()
+        for inference in self.inferences:
+            tally.add(inference.outputs)
+        return tally.precision()
 
     @property
     def outputs(self) -> dict[str, np.ndarray]:
@@ -207,4 +223,4 @@ def run_model(model: Workload | Application, samples: Samples, target: Target, *
     programs = [] if target == "reference" else [workload.program for workload in workloads]
     compared = sum(int(np.prod(program.tensors[name].shape)) for program in programs
                    for name in program.written if program.holds(name))
-    return Run(target, inferences, samples.labels, compared)
+    return Run(target, inferences, samples.labels, compared, samples.expected)

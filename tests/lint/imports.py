@@ -50,12 +50,13 @@ EDGES = {
     "gen.netlist": "",
     "gen.families": "boards gen.netlist",
     "gen.options": "sim.stochastic",
+    "gen.detection": "cores.errors gen.files",
     "gen.ir": "cores.arch cores.errors npudriver sim.golden sim.rows sim.stochastic sim.store_operations "
               "sim.table",
     "gen.passes": "cores.config cores.errors gen.ir sim.golden sim.stochastic",
     "gen.onnx": "cores.arch cores.config cores.errors gen.files gen.ir gen.passes sim.golden sim.rows",
     "gen.partition": "cores.errors gen.ir gen.onnx",
-    "gen.quantize": "cores.arch cores.errors gen.onnx sim.stochastic",
+    "gen.quantize": "cores.arch cores.errors gen.detection gen.onnx sim.stochastic",
     "gen.tiling": "cores.arch cores.config cores.timing gen.ir sim.timing",
     "gen.memory": "cores.arch npudriver",
     "gen.program": "boards cores cores.arch cores.config cores.errors gen.files gen.ir gen.memory npudriver "
@@ -71,11 +72,12 @@ EDGES = {
     "gen.bringup": "cores cores.arch cores.config gen.compiler gen.files gen.ir gen.mapping gen.options gen.passes "
                    "npudriver sim.golden sim.stochastic",
     # what is done with it
-    "gen.run": "boards cores cores.config cores.errors gen.compiler gen.files gen.ir gen.onnx gen.options "
-               "gen.partition gen.passes gen.program gen.quantize npudriver sim sim.devices sim.rtl sim.timing",
-    "gen.check": "gen.ir gen.onnx gen.partition gen.quantize sim.golden",
-    "gen.prune": "cores.config cores.errors gen.compiler gen.ir gen.onnx gen.options gen.passes gen.quantize "
-                 "gen.run sim",
+    "gen.run": "boards cores cores.config cores.errors gen.compiler gen.detection gen.files gen.ir gen.onnx "
+               "gen.options gen.partition gen.passes gen.program gen.quantize npudriver sim sim.devices sim.rtl "
+               "sim.timing",
+    "gen.check": "gen.detection gen.ir gen.onnx gen.partition gen.quantize sim.golden",
+    "gen.prune": "cores.config cores.errors gen.compiler gen.detection gen.ir gen.onnx gen.options gen.passes "
+                 "gen.quantize gen.run sim",
     "gen.train": "cores.config cores.errors gen.files gen.onnx gen.prune gen.run npudriver",
     "gen.hw": "boards cores cores.arch cores.bus cores.config cores.control cores.errors cores.timing gen.families "
               "gen.files gen.netlist npudriver sim",
@@ -94,9 +96,9 @@ EDGES = {
     "gen.report": "boards cores.arch cores.config cores.errors gen.hw gen.ir gen.mapping gen.onnx gen.run npudriver "
                   "sim",
     "gen.cli": "boards cores cores.arch cores.config cores.errors gen.bench gen.bringup gen.check gen.deploy "
-               "gen.energy gen.explore gen.families gen.files gen.hw gen.ir gen.name gen.onnx gen.options "
-               "gen.partition gen.passes gen.program gen.prune gen.quantize gen.report gen.run gen.soc gen.stochastic "
-               "gen.train gen.zoo npudriver sim sim.rtl sim.stochastic",
+               "gen.detection gen.energy gen.explore gen.families gen.files gen.hw gen.ir gen.name gen.onnx "
+               "gen.options gen.partition gen.passes gen.program gen.prune gen.quantize gen.report gen.run gen.soc "
+               "gen.stochastic gen.train gen.zoo npudriver sim sim.rtl sim.stochastic",
     "gen": "gen.cli gen.name",
 }
 

@@ -1,0 +1,1 @@
+"""What heads are trained by, in PyTorch, which only these modules and `gen.train` need (the extra ``train``)."""
