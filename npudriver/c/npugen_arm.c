@@ -17,21 +17,24 @@
 #define ALL UINT32_MAX
 #define RESET_MICROSECONDS 10u
 
-/* UG585: the timer has half of a processor's 667 MHz. Unlocked, level shifters on, fabric out of reset, locked; the
- * reset is FCLK_RESET0_N. */
+/* UG585; Linux has the same: zynq-7000.dtsi, drivers/fpga/zynq-fpga.c. The timer has half of a processor's 667 MHz.
+ * Unlocked, level shifters on, fabric out of reset, locked; the reset is FCLK_RESET0_N. */
 const npugen_arm_system npugen_zynq_7000 = {
     0xF8F01000u, 32, 0xF8F02000u, 0xF8F00200u, 333333333u,
     {{0xF8000008u, ALL, 0xDF0Du}, {0xF8000900u, ALL, 0xFu}, {0xF8000240u, ALL, 0}, {0xF8000004u, ALL, 0x767Bu}},
     {{0xF8000008u, ALL, 0xDF0Du}, {0xF8000240u, ALL, 1}, {0xF8000240u, ALL, 0}, {0xF8000004u, ALL, 0x767Bu}},
     4, 4};
 #if !defined(__arm__)
-/* UG1085. The boot loader has opened the way; the machine is not reset from here. */
+/* UG1085; Linux: zynqmp.dtsi. The boot loader has opened the way; the machine is not reset from here. */
 const npugen_arm_system npugen_zynq_ultrascale = {
     0xF9010000u, 64, 0, 0, 0, {{0, 0, 0}}, {{0, 0, 0}}, 0, 0};
 #endif
-/* Cyclone V Hard Processor System Technical Reference Manual: a quarter of 800 MHz. The lightweight bridge leaves its
- * reset, and the processors see it; memory at 0 stays. REMAP is write-only, so that the heavy bridge, if the boot loader
- * had opened that, is closed to the processors: with it in use, write 0x19. The port to the SDRAM is the boot loader's.
+/* Cyclone V Hard Processor System Technical Reference Manual; Linux: socfpga.dtsi. A quarter of 800 MHz. The
+ * lightweight bridge leaves its reset, and the processors see it. REMAP gets what drivers/fpga/altera-hps2fpga.c of
+ * Linux and reset_manager_gen5.c of U-Boot write for that bridge alone: lwhps2fpga (bit 4), and mpuzero (bit 0), by
+ * which the interconnect has the on-chip RAM at 0, not the boot ROM; SDRAM there is the outer cache's matter, and
+ * stays. REMAP is write-only, so that the heavy bridge, if the boot loader had opened that, is closed to the
+ * processors: with it in use, write 0x19. The port to the SDRAM is the boot loader's.
  */
 const npugen_arm_system npugen_cyclone_v = {
     0xFFFED000u, 32, 0xFFFEF000u, 0xFFFEC200u, 200000000u,

@@ -3,11 +3,11 @@
  *     npugen_arm_open(&arm, &port, &NPUGEN_BOARD_SYSTEM, NPUGEN_BOARD_REGISTERS, NPUGEN_BOARD_INTERRUPT, memory, size);
  *     npugen_bare_open(&bare, &backend, &port);
  *
- * NPUGEN_BOARD_... are npugen_board.h's, which `deploy` makes of the board's description; a design of your own says where
- * it has the machine. Addresses are physical ones, as the memory's mapping of a bare-metal program is flat. The machine's registers must be
- * Device memory. No exception is taken: the interrupt is seen at the interrupt controller, as pending, and stays
- * disabled there; code that is not secure sees it if it is of group 1, and else waits as long as it is told. Not tried on
- * hardware.
+ * NPUGEN_BOARD_... are npugen_board.h's, which `deploy` makes of the board's description; a design of your own says
+ * where it has the machine. Addresses are physical ones, as the memory's mapping of a bare-metal program is flat. The
+ * machine's registers must be Device memory. No exception is taken: the interrupt is seen at the interrupt
+ * controller, as pending, and stays disabled there; code that is not secure sees it if it is of group 1, and else
+ * waits as long as it is told. Not tried on hardware.
  */
 #ifndef NPUGEN_ARM_H
 #define NPUGEN_ARM_H
