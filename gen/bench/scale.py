@@ -7,7 +7,7 @@ weights on any machine.
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import onnx
 
@@ -16,7 +16,7 @@ from boards.clock import Clock
 from cores.config import NpuConfig
 from cores.emit import emit_verilog
 from gen.bench.zoo import ZooNetwork, quantised
-from gen.files.figure import new_figure, png
+from gen.files.figure import new_figure
 from gen.hw.area import area_of
 from gen.hw.clock import clock_of
 from gen.hw.remembered import remember_synthesis, synthesis_of
@@ -26,6 +26,9 @@ from gen.options import CompileOptions
 from gen.run.workload import open_workload
 from sim.cycles import MEMORY, estimate
 from sim.timing.dram import TICKS, DramTiming
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 __all__ = ["MACS", "NETWORKS", "PUBLISHED", "Inference", "Published", "Size", "infer", "plot", "size_of", "synthesise"]
 
@@ -155,8 +158,8 @@ def _without_classifier(name: str) -> Callable[[onnx.ModelProto], onnx.ModelProt
     return part if name == "vgg16" else lambda model: model
 
 
-def plot(sizes: Sequence[Size], rows: Sequence[Inference]) -> bytes:
-    """PNG: over the MACs, what is used of the multipliers, and GOPS for each 1,000 LUTs beside the published."""
+def plot(sizes: Sequence[Size], rows: Sequence[Inference]) -> "Figure":
+    """Over the MACs, what is used of the multipliers, and GOPS for each 1,000 LUTs beside the published."""
     figure = new_figure(11, 4.5)
     used, worth = figure.subplots(1, 2)
     for number, name in enumerate(dict.fromkeys(row.network for row in rows)):
@@ -176,4 +179,4 @@ def plot(sizes: Sequence[Size], rows: Sequence[Inference]) -> bytes:
         axes.grid(alpha=0.3)
     # There nothing is drawn; the right one has all lines.
     used.legend(*worth.get_legend_handles_labels(), fontsize="small", loc="lower left")
-    return png(figure)
+    return figure

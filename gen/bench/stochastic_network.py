@@ -2,11 +2,15 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from cores.arch.stochastic import Circuit
-from gen.files.figure import new_figure, png
+from gen.files.figure import new_figure
 from gen.stochastic.accuracy import Examiner, lengths_of
 from gen.stochastic.backbone import Backbone
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 __all__ = ["ALEXNET", "AccuracyRow", "BACKBONES", "LENET", "measure_accuracy", "plot"]
 
@@ -56,8 +60,8 @@ def measure_accuracy(examiner: Examiner, backbones: Sequence[Backbone],
                                   examiner.accuracy(backbone, circuit, length))
 
 
-def plot(rows: Sequence[AccuracyRow]) -> bytes:
-    """PNG: right answers by length, a line a circuit, a panel a backbone."""
+def plot(rows: Sequence[AccuracyRow]) -> "Figure":
+    """Right answers by length, a line a circuit, a panel a backbone."""
     words = list(dict.fromkeys(row.backbone for row in rows))
     cols = min(_PANELS, len(words))
     lines = -(-len(words) // cols)
@@ -80,4 +84,4 @@ def plot(rows: Sequence[AccuracyRow]) -> bytes:
     lines_of = {label: line for axes in figure.axes
                 for line, label in zip(*axes.get_legend_handles_labels(), strict=True)}
     figure.legend(lines_of.values(), lines_of.keys(), loc="outside right upper")
-    return png(figure)
+    return figure

@@ -3,15 +3,19 @@
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from boards.board import Board
 from boards.clock import Clock
 from cores.config import COMPUTING_FEATURES, NpuConfig
 from cores.emit import emit_verilog
-from gen.files.figure import new_figure, png
+from gen.files.figure import new_figure
 from gen.hw.remembered import remember_synthesis
 from gen.hw.synth import synthesize
 from gen.hw.timing import TimingReport, measure_timing
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 __all__ = ["Row", "measure", "plot"]
 
@@ -66,12 +70,12 @@ def _over(timing: TimingReport, levels: int) -> int:
     return sum(count for number, count in timing.histogram.items() if number > levels)
 
 
-def plot(rows: list[Row]) -> bytes:
-    """PNG: endpoints by LUT levels, a line a machine."""
+def plot(rows: list[Row]) -> "Figure":
+    """Endpoints by LUT levels, a line a machine."""
     figure = new_figure(7, 4)
     axes = figure.subplots()
     for row in rows:
         axes.plot(list(row.histogram), list(row.histogram.values()), marker="o", label=f"{row.machine}: {row.clock}")
     axes.set(xlabel="LUT levels of an endpoint's longest path", ylabel="endpoints", yscale="log")
     axes.legend()
-    return png(figure)
+    return figure

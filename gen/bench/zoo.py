@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from functools import reduce
 from operator import add
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import onnx
@@ -17,7 +18,7 @@ from boards.clock import Basis, Clock
 from cores.config import NpuConfig
 from gen.bench.partition import ssd_cuts
 from gen.bench.waits import Bound, Waits, bound_of, waits_of
-from gen.files.figure import new_figure, png
+from gen.files.figure import new_figure
 from gen.hw.area import area_of
 from gen.hw.clock import clock_of
 from gen.options import CompileOptions
@@ -30,6 +31,9 @@ from gen.zoo.builder import pictures
 from gen.zoo.network import make
 from gen.zoo.registry import get_network
 from sim.timing.dram import DramTiming
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 __all__ = ["NETWORKS", "RECENT", "Fitted", "Row", "ZooNetwork", "measure", "fitted", "plot", "quantised"]
 
@@ -150,8 +154,8 @@ def quantised(name: str, progress: Callable[[str], None] = lambda remark: None,
     return quantize(model, samples).model.SerializeToString()
 
 
-def plot(rows: Sequence[Row]) -> bytes:
-    """PNG: a bar a network, its time on the ideal memory and what the board's takes on top."""
+def plot(rows: Sequence[Row]) -> "Figure":
+    """A bar a network, its time on the ideal memory and what the board's takes on top."""
 
     names = [f"{row.network} ({Clock(row.clock_mhz, row.clock)})" for row in rows]
     ideal = [1e3 * row.seconds * row.ideal / row.cycles for row in rows]
@@ -163,4 +167,4 @@ def plot(rows: Sequence[Row]) -> bytes:
     axes.invert_yaxis()
     axes.set(xlabel="milliseconds of an inference")
     axes.legend()
-    return png(figure)
+    return figure

@@ -9,6 +9,7 @@ from gen.cli.common import add_json_option, messages, print_json, refuse_to_repl
 from gen.cli.errors import UsageError
 from gen.cli.examiner import required_examiner
 from gen.cli.machine import add_machine_options, chosen_board, chosen_config
+from gen.cli.plots import add_plots_option, plot_files, write_plots
 from gen.files.write import require_writable, write_file
 from sim.folders import cache_folder
 
@@ -23,7 +24,7 @@ EXAMPLE = """example:
   %(prog)s --backbone 784-200-32-10 --circuit and-loop --lengths 32,16,16 -o build/battery"""
 
 _BACKBONE, _CIRCUIT, _BOUNDS, _INFERENCES = "784-200-32-10", "and-loop", (95.0, 90.0, 85.0), 1_000_000
-_FILES = ("battery.csv", "battery.png")
+_NAME = "battery"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -51,7 +52,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--images", type=Path, metavar="DIR",
                         help="folder of MNIST's and CIFAR-10's images (default: NPUGEN_MODELS, or ../shared/models "
                              "beside a checkout)")
-    parser.add_argument("-o", "--output", type=Path, metavar="FOLDER", help=f"write {' and '.join(_FILES)} there")
+    parser.add_argument("-o", "--output", type=Path, metavar="FOLDER", help="write battery.csv and a plot there")
+    add_plots_option(parser)
     add_machine_options(parser)
     add_json_option(parser)
 
@@ -100,7 +102,7 @@ def run(arguments: argparse.Namespace) -> None:
     from gen.stochastic.backbone import Backbone
     from gen.stochastic.errors import BackboneError
 
-    for name in _FILES if arguments.output else ():
+    for name in _files(arguments) if arguments.output else ():
         require_writable(arguments.output / name)
         refuse_to_replace(arguments.output / name, arguments.levels)
     levels = read_levels(arguments.levels or CORTEX_A7)
@@ -198,7 +200,10 @@ def _write(arguments: argparse.Namespace, plan: "Plan", found: "list[Strategy]")
 
     thresholds = {level.name: level.above for level in plan.levels.used if level.above}
     title = f"{arguments.backbone}, {arguments.circuit}"
-    contents: tuple[str | bytes, ...] = (trace_csv(found), plot(found, title, thresholds))
-    for name, content in zip(_FILES, contents, strict=True):
-        write_file(arguments.output / name, content)
-    messages.print(f"{arguments.output}: {' and '.join(_FILES)}", soft_wrap=True)
+    write_file(arguments.output / f"{_NAME}.csv", trace_csv(found))
+    write_plots(arguments, arguments.output, _NAME, plot(found, title, thresholds))
+    messages.print(f"{arguments.output}: {' and '.join(_files(arguments))}", soft_wrap=True)
+
+
+def _files(arguments: argparse.Namespace) -> list[str]:
+    return [f"{_NAME}.csv", *plot_files(arguments, _NAME)]

@@ -13,6 +13,7 @@ from gen.cli.common import add_json_option, console, messages, print_json
 from gen.cli.errors import FAILED, UsageError
 from gen.cli.machine import add_machine_options
 from gen.cli.memory import add_memory_option
+from gen.cli.plots import add_plots_option, plot_files
 from gen.files.write import require_writable
 from gen.name import speaker
 
@@ -34,6 +35,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
                         "../shared/models beside a checkout); without it that part is left out")
     parser.add_argument("-o", "--output", type=Path, metavar="DIR",
                         help=f"folder for plots of {_plotted(list(PARTS.values()))}")
+    add_plots_option(parser)
     parser.add_argument("--synth", action="store_true",
                         help="of scale: synthesise what `build --synth` has not, many minutes for large machines")
     add_memory_option(parser)
@@ -55,7 +57,8 @@ def run(arguments: argparse.Namespace) -> int:
             raise UsageError(f"-o is for plots of {_plotted(list(PARTS.values()))}, which are not among the parts")
         for part in parts:
             if part.plot:
-                require_writable(arguments.output / part.plot)
+                for name in plot_files(arguments, part.plot):
+                    require_writable(arguments.output / name)
     results = {}
     for part in parts:
         results[part.name] = rows = part.measure(arguments)

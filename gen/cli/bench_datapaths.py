@@ -11,18 +11,20 @@ from rich.table import Table
 from gen.cli.bench_part import Part, Rows, models_folder
 from gen.cli.common import console, messages, status
 from gen.cli.journal import Journal
-from gen.cli.machine import chosen_config
-from gen.files.figure import new_figure, png
-from gen.files.write import write_file
+from gen.cli.machine import chosen_config, described
+from gen.cli.plots import write_plots
+from gen.files.figure import new_figure
 
 if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
     from cores.config import NpuConfig
     from gen.bench.comparisons import Case, Comparison
     from sim.rtl.machine import RtlMachine
 
 __all__ = ["PARTS", "plot"]
 
-_PLOT = "datapaths.png"
+_PLOT = "datapaths"
 
 #: A gap to the ideal below this share needs no explanation.
 _EXPLAINED = 0.05
@@ -83,7 +85,8 @@ def _datapaths(arguments: argparse.Namespace) -> Rows:
     if missed:
         messages.print(f"{len(missed)} of {sum(row['goal'] is not None for row in rows)} goals are missed")
     if arguments.output is not None:
-        write_file(arguments.output / _PLOT, plot(rows))
+        write_plots(arguments, arguments.output, _PLOT, plot(rows),
+                    title=f"optional units, {described(chosen_config(arguments), None)} without them")
     return rows
 
 
@@ -185,8 +188,8 @@ def _narrow(arguments: argparse.Namespace) -> Rows:
     return rows
 
 
-def plot(rows: Rows) -> bytes:
-    """PNG: how many times fewer cycles each layer takes, a group of bars for each part."""
+def plot(rows: Rows) -> "Figure":
+    """How many times fewer cycles each layer takes, a group of bars for each part."""
 
     parts = list(dict.fromkeys(row["part"] for row in rows))
     figure = new_figure(9, 1.5 + 0.28 * len(rows))
@@ -203,7 +206,7 @@ def plot(rows: Rows) -> bytes:
     axes.axvline(1, color="black", linewidth=0.8)
     axes.set_xlabel("cycles before, over cycles with the unit")
     axes.legend(fontsize="small", loc="upper right")
-    return png(figure)
+    return figure
 
 
 PARTS = (

@@ -7,12 +7,12 @@ import time
 from gen.cli.bench_part import Part, Rows, simulated
 from gen.cli.common import status
 from gen.cli.machine import chosen_board, chosen_config
-from gen.files.write import write_file
+from gen.cli.plots import write_plots
 from sim.folders import cache_folder
 
 __all__ = ["PARTS"]
 
-_PLOT = "timing.png"
+_PLOT = "timing"
 
 #: What 256 MACs should cost at most, without and with all optional units; what SAF-CNN's are published with.
 _AREA_GOAL = {"lut": 25_000, "dsp": 145, "bram36": 110}
@@ -93,7 +93,8 @@ def _timing(arguments: argparse.Namespace) -> Rows:
     with status("timing") as remark:
         rows = list(measure(chosen_board(arguments), cache_folder() / "synth", remark))
     if arguments.output is not None:
-        write_file(arguments.output / _PLOT, plot(rows))
+        write_plots(arguments, arguments.output, _PLOT, plot(rows),
+                    title=f"levels of logic, {chosen_board(arguments).title}")
     # The histogram is for scripts and the plot; a table would be as wide as its longest path.
     return [dataclasses.asdict(row) if arguments.json else
             {name: value for name, value in dataclasses.asdict(row).items() if name != "histogram"} for row in rows]

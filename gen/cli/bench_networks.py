@@ -10,12 +10,12 @@ from gen.cli.common import messages, status
 from gen.cli.journal import Journal
 from gen.cli.machine import chosen_board, chosen_config
 from gen.cli.memory import chosen_memory
+from gen.cli.plots import write_plots
 from gen.cli.summary import speed_of, work_of
-from gen.files.write import write_file
 
 __all__ = ["PARTS"]
 
-_PLOT = "zoo.png"
+_PLOT = "zoo"
 
 #: How float networks are quantised for the figures.
 _QUANTIZATIONS: tuple[dict[str, Any], ...] = (
@@ -73,7 +73,8 @@ def _zoo(arguments: argparse.Namespace) -> Rows:
             found += journal.row(f"zoo {network} on {machines}", lambda network=network: {  # type: ignore[misc]
                 "rows": [dataclasses.asdict(row) for row in zoo.measure(where, [network], remark)]})["rows"]
     if found and arguments.output is not None:
-        write_file(arguments.output / _PLOT, zoo.plot([zoo.Row(**row) for row in found]))
+        write_plots(arguments, arguments.output, _PLOT, zoo.plot([zoo.Row(**row) for row in found]),
+                    title=f"networks of the zoo on the memories of boards, {found[0]['macs']} MACs")
     if arguments.json:
         return found
     # Milliseconds for people; seconds, as everywhere, for scripts.

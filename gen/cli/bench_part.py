@@ -23,7 +23,7 @@ Rows = list[dict[str, Any]]
 @dataclass(frozen=True)
 class Part:
     """``measure`` gives rows of figures by name, none where something is missing that it has said. They are shown as a
-    table under ``title``; without one, it has shown them itself. ``plot``: the file that it writes with ``-o``.
+    table under ``title``; without one, it has shown them itself. ``plot``: the name of what it draws with ``-o``.
     """
 
     name: str

@@ -12,7 +12,7 @@ from gen.cli.common import console, status
 from gen.cli.errors import UsageError
 from gen.cli.journal import Journal
 from gen.cli.machine import chosen_board, chosen_config
-from gen.files.write import write_file
+from gen.cli.plots import write_plots
 from sim.folders import cache_folder
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 __all__ = ["PARTS"]
 
-_PLOT = "scale.png"
+_PLOT = "scale"
 #: Trained in floats, for what pruning leaves of it.
 _TRAINED = "resnet20_cifar10_bn.onnx"
 #: Of whose lanes a row of the array is synthesised.
@@ -55,8 +55,9 @@ def _scale(arguments: argparse.Namespace) -> Rows:
         fan_ins = [dataclasses.asdict(row) for row in fanin.measure(
             board, board.config(_ROW_MACS), trained, cache_folder() / "synth", remark)]
     if arguments.output is not None:
-        write_file(arguments.output / _PLOT, scale.plot([size for _, size in sizes],
-                                                        [scale.Inference(**row) for row in inferences]))
+        write_plots(arguments, arguments.output, _PLOT, scale.plot(
+            [size for _, size in sizes], [scale.Inference(**row) for row in inferences]),
+            title=f"presets on {board.title}, memory of a beat a cycle")
     machines = [_machine(size) for _, size in sizes]
     published = [{"macs": one.macs, "gops": one.gops, "gops_a_klut": one.gops_a_klut, "lut": one.lut, "dsp": one.dsp,
                   "bram36": one.bram36, "clock_mhz": one.mhz} for one in scale.PUBLISHED]

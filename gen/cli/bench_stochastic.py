@@ -11,6 +11,7 @@ from gen.cli.bench_part import Part, Rows, models_folder
 from gen.cli.common import messages, status
 from gen.cli.examiner import examiner, lacks
 from gen.cli.machine import chosen_board
+from gen.cli.plots import write_plots
 from gen.files.write import write_file
 from sim.folders import cache_folder, checkout
 
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 
 __all__ = ["PARTS"]
 
-_PLOT, _SEARCH_PLOT = "stochastic.png", "stochastic_search.png"
+_PLOT, _SEARCH_PLOT = "stochastic", "stochastic_search"
 
 
 def _errors(arguments: argparse.Namespace) -> Rows:
@@ -80,7 +81,7 @@ def _network(arguments: argparse.Namespace) -> Rows:
         with status("digits") as remark:
             rows += measure_digits(digits, Examiner.default_folder(), remark=remark)
     if rows and arguments.output is not None:
-        write_file(arguments.output / _PLOT, plot(rows))
+        write_plots(arguments, arguments.output, _PLOT, plot(rows))
     return [{"backbone": row.backbone, "circuit": row.circuit, "length": row.length, "images": row.images,
              "right_%": 100 * row.right} for row in rows]
 
@@ -156,7 +157,7 @@ def _search(arguments: argparse.Namespace) -> Rows:
     if arguments.output is not None:
         runs = {name: [one.rewards for one in curves if one.method == name]
                 for name in dict.fromkeys(one.method for one in curves if one.method != "grid")}
-        write_file(arguments.output / _SEARCH_PLOT, plot_convergence(runs, "reward", "stochastic networks"))
+        write_plots(arguments, arguments.output, _SEARCH_PLOT, plot_convergence(runs, "reward", "stochastic networks"))
     rows = rows_of(curves)
     marks = rows[-1].best
     return [{"method": row.method, "evaluations": row.evaluations,

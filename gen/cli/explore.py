@@ -1,7 +1,6 @@
 """``gen explore``"""
 
 import argparse
-import json
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -12,12 +11,19 @@ from gen.cli.calibration import progress_of, say
 from gen.cli.common import add_json_option, messages, print_json, refuse_to_replace, status
 from gen.cli.compile import add_shape_option
 from gen.cli.errors import CommandError, UsageError
-from gen.cli.explore_search import add_worker_options, require_sensible_workers, searched
+from gen.cli.explore_search import (
+    add_worker_options,
+    explore_files,
+    require_sensible_workers,
+    searched,
+    write_found,
+)
 from gen.cli.explore_table import show
 from gen.cli.machine import DEFAULT_BOARD, chosen_board, require_inputs
+from gen.cli.plots import add_plots_option
 from gen.cli.run import positive
 from gen.explore.methods import METHODS
-from gen.files.write import require_writable, write_file
+from gen.files.write import require_writable
 
 if TYPE_CHECKING:
     from gen.explore.accuracy import Judgement
@@ -31,7 +37,6 @@ EXAMPLE = """example:
       -o build/explore"""
 
 _EVALUATIONS = 256
-_FILES = ("explore.json", "explore.csv", "explore.png")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -67,7 +72,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
                           "or ../shared/models beside a checkout)")
     how.add_argument("--limit", type=positive, metavar="N", help="the first N samples of --input")
     add_worker_options(parser)
-    parser.add_argument("-o", "--output", type=Path, metavar="FOLDER", help=f"write {', '.join(_FILES)} there")
+    parser.add_argument("-o", "--output", type=Path, metavar="FOLDER",
+                        help="write explore.json, explore.csv and a plot there")
+    add_plots_option(parser)
     parser.add_argument("--all", action="store_true", help="show all points, not the front alone")
     add_shape_option(parser)
     add_json_option(parser)
@@ -117,7 +124,7 @@ def run(arguments: argparse.Namespace) -> None:
         raise UsageError("--input judges one model; there are several", code="option-conflict")
     if arguments.limit and not arguments.input:
         raise UsageError("--limit is of the samples of --input", code="option-conflict")
-    for name in _FILES if arguments.output else ():
+    for name in explore_files(arguments) if arguments.output else ():
         require_writable(arguments.output / name)
         refuse_to_replace(arguments.output / name, arguments.space, *arguments.models)
     from gen.explore.errors import ExploreError
@@ -220,9 +227,5 @@ def _judgement(arguments: argparse.Namespace, model: "ModelFile") -> "Judgement 
 def _write(arguments: argparse.Namespace, found: "Found", result: dict[str, Any]) -> None:
     from gen.explore.plot import plot
 
-    title = ", ".join(path.stem for path in arguments.models)
-    contents: tuple[str | bytes, ...] = (
-        json.dumps(result, indent=2) + "\n", found.csv(), plot(found, title))
-    for name, content in zip(_FILES, contents, strict=True):
-        write_file(arguments.output / name, content)
-    messages.print(f"{arguments.output}: {', '.join(_FILES)}", soft_wrap=True)
+    title = f"{', '.join(path.stem for path in arguments.models)} on {result['board']}"
+    write_found(arguments, found, result, plot(found, title))

@@ -2,23 +2,31 @@
 
 import argparse
 import ipaddress
+import json
 import os
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from gen.cli.common import counter, messages
 from gen.cli.errors import UsageError
+from gen.cli.plots import plot_files, write_plots
 from gen.cli.run import positive
+from gen.files.write import write_file
 
 if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
     from gen.explore.evaluation import Meter, Problem
     from gen.explore.methods import Method, Name
     from gen.explore.report import Found
     from gen.explore.search import Workers
 
-__all__ = ["add_worker_options", "require_sensible_workers", "searched"]
+__all__ = ["add_worker_options", "explore_files", "require_sensible_workers", "searched", "write_found"]
+
+#: Of the files of a search.
+_NAME = "explore"
 
 #: Options of TLS, as the fields of `gen.explore.cluster.Tls`, and what file each names.
 _TLS = {"--tls-ca": "of the authority that has signed the cluster's certificates",
@@ -92,3 +100,16 @@ def _workers(arguments: argparse.Namespace, meter: "Meter") -> "AbstractContextM
         tls = Tls(authority, certificate, key) if authority and certificate and key else None
         return cluster(meter, arguments.scheduler, tls)
     return local_workers(meter, arguments.jobs or len(os.sched_getaffinity(0)))
+
+
+def explore_files(arguments: argparse.Namespace) -> list[str]:
+    """What ``-o`` writes."""
+    return [f"{_NAME}.json", f"{_NAME}.csv", *plot_files(arguments, _NAME)]
+
+
+def write_found(arguments: argparse.Namespace, found: "Found", result: dict[str, Any], figure: "Figure") -> None:
+    """``result``: what ``--json`` prints. Raises OSError."""
+    write_file(arguments.output / f"{_NAME}.json", json.dumps(result, indent=2) + "\n")
+    write_file(arguments.output / f"{_NAME}.csv", found.csv())
+    write_plots(arguments, arguments.output, _NAME, figure)
+    messages.print(f"{arguments.output}: {', '.join(explore_files(arguments))}", soft_wrap=True)

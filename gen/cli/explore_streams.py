@@ -1,7 +1,6 @@
 """`gen explore` of a space of stochastic networks."""
 
 import argparse
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -9,12 +8,12 @@ from rich import box
 from rich.table import Table
 
 from gen.cli.bench_part import named_folder
-from gen.cli.common import console, messages, print_json, refuse_to_replace
+from gen.cli.common import console, print_json, refuse_to_replace
 from gen.cli.errors import CommandError, UsageError
 from gen.cli.examiner import required_examiner
-from gen.cli.explore_search import require_sensible_workers, searched
+from gen.cli.explore_search import explore_files, require_sensible_workers, searched, write_found
 from gen.cli.machine import chosen_board
-from gen.files.write import require_writable, write_file
+from gen.files.write import require_writable
 
 if TYPE_CHECKING:
     from gen.explore.report import Found
@@ -24,7 +23,6 @@ if TYPE_CHECKING:
 
 __all__ = ["explore", "stream_problem"]
 
-_FILES = ("explore.json", "explore.csv", "explore.png")
 #: Options that only models have.
 _OF_MODELS = ("calibrate", "space", "vary", "input", "limit", "shape")
 #: Points that are shown, the best first.
@@ -49,11 +47,8 @@ def explore(arguments: argparse.Namespace) -> None:
                             "seed": arguments.seed if name != "grid" else None, "size": problem.space.size})
     if arguments.output:
         goal = problem.objectives[0]
-        picture = plot_convergence({name: [best_so_far(found.evaluations, goal)]}, goal.name, path.stem)
-        contents: tuple[str | bytes, ...] = (json.dumps(result, indent=2) + "\n", found.csv(), picture)
-        for file, content in zip(_FILES, contents, strict=True):
-            write_file(arguments.output / file, content)
-        messages.print(f"{arguments.output}: {', '.join(_FILES)}", soft_wrap=True)
+        figure = plot_convergence({name: [best_so_far(found.evaluations, goal)]}, goal.name, path.stem)
+        write_found(arguments, found, result, figure)
     if arguments.json:
         print_json(result)
     else:
@@ -68,7 +63,7 @@ def _space_file(arguments: argparse.Namespace) -> Path:
     if given is not None:
         raise UsageError(f"--{given} is for models, not for a space of stochastic networks", code="option-conflict")
     require_sensible_workers(arguments)
-    for name in _FILES if arguments.output else ():
+    for name in explore_files(arguments) if arguments.output else ():
         require_writable(arguments.output / name)
         refuse_to_replace(arguments.output / name, *arguments.models)
     return arguments.models[0]

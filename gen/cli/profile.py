@@ -2,7 +2,6 @@
 
 import argparse
 import json
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,21 +16,15 @@ from gen.cli.common import add_json_option, console, messages, print_json, statu
 from gen.cli.compile import add_compiler_options
 from gen.cli.machine import add_machine_options, chosen_board, described, open_given
 from gen.cli.memory import add_memory_option, chosen_memory
-from gen.files.figure import new_figure, plain, png
+from gen.cli.plots import add_plots_option, plot_files, write_plots
 from gen.files.write import require_writable, write_file
 
 if TYPE_CHECKING:
     from gen.run.application import Application
     from gen.run.report import Measured
 
-#: Of the parts of a bar.
-_COLOURS = {"useful": "tab:green", "idle_pixels": "plum", "idle_lanes": "lightsteelblue", "wait_weights": "tab:blue",
-            "wait_load": "tab:orange", "wait_store": "tab:purple", "short_steps": "tab:brown", "setup": "tab:olive",
-            "idle": "lightgray"}
-
-#: Characters of a name in a plot.
-_LONGEST_NAME, _LONGEST_TITLE = 60, 100
-
+#: Of the plot.
+_NAME = "profile"
 #: Beyond any FPGA: what is larger was meant in Hz or kHz.
 _MAX_MHZ = 10_000
 
@@ -43,7 +36,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("model", type=Path, metavar="MODEL.onnx|PROGRAM")
     parser.add_argument("--target", choices=("cycles", "rtl"), default="cycles",
                         help="the time model, or the Verilog (default cycles)")
-    parser.add_argument("-o", "--output", type=Path, metavar="DIR", help="write profile.json and profile.png there")
+    parser.add_argument("-o", "--output", type=Path, metavar="DIR", help="write profile.json and a plot there")
+    add_plots_option(parser)
     parser.add_argument("--clock", type=megahertz, metavar="MHZ",
                         help="to reckon with (default: as `build --synth` has estimated it for this machine, else the "
                              "target of the program's board, or of --board)")
@@ -63,7 +57,7 @@ def megahertz(text: str) -> float:
 
 def run(arguments: argparse.Namespace) -> None:
     if arguments.output:
-        for name in ("profile.json", "profile.png"):
+        for name in ("profile.json", *plot_files(arguments, _NAME)):
             require_writable(arguments.output / name)
     memory = chosen_memory(arguments)
     application = open_given(arguments, arguments.model)
@@ -80,10 +74,13 @@ def run(arguments: argparse.Namespace) -> None:
                "host": _processor(application)}
     if arguments.output:
         write_file(arguments.output / "profile.json", json.dumps(profile, indent=2) + "\n")
-        write_file(arguments.output / "profile.png", plot(profile, [
+        from gen.report.bars import bars
+
+        write_plots(arguments, arguments.output, _NAME, bars(profile, [
             f"{arguments.model.stem}, {arguments.target}",
             f"{described(program.config, board)}; {clock}, memory: {arguments.memory}"]))
-        messages.print(f"{arguments.output}: profile.json, profile.png", soft_wrap=True)
+        messages.print(f"{arguments.output}: {', '.join(['profile.json', *plot_files(arguments, _NAME)])}",
+                       soft_wrap=True)
     if arguments.json:
         print_json(profile)
     else:
@@ -107,33 +104,10 @@ def measure(application: "Application", target: str, clock: Clock, memory: Board
 
 def records(application: "Application", target: str, clock: Clock, memory: Board | None) -> "list[Measured]":
     """What happens when in each segment of the accelerator, by the time model or on the Verilog."""
-    from gen.run.inputs import zero_samples
-    from gen.run.memory import bus_of
-    from gen.run.report import Measured
-    from gen.run.runner import run_model
-    from sim import cycles
-    from sim.rtl.machine import RtlMachine
+    from gen.run.measure import measured
 
-    programs = [workload.program for workload in application.workloads]
-    bus = bus_of(memory, programs[0].config, clock.mhz)
-    if target == "cycles":
-        timings = []
-        with status("timing") as remark:
-            for name, workload in application.named_workloads:
-                remark(name)
-                program = workload.program
-                timings.append(cycles.estimate(program.config, program.code, dram=bus.dram))
-        return [Measured(program, timing, timing.cycles)
-                for program, timing in zip(programs, timings, strict=True)]
-    with status("building the simulation"):
-        machine = RtlMachine(programs[0].config, bus=bus)
-    with machine, status("simulating") as remark:
-        # The time does not depend on the values.
-        samples = zero_samples(application.inputs)
-        result = run_model(application, samples, "rtl", machine=machine,
-                           progress=lambda _, present: remark(present))
-    return [Measured(program, rtl.trace, rtl.cycles)
-            for program, rtl in zip(programs, result.inferences[0].rtl, strict=True)]
+    with status("timing" if target == "cycles" else "simulating") as remark:
+        return measured(application, "cycles" if target == "cycles" else "rtl", clock.mhz, memory, remark)
 
 
 def _processor(application: "Application") -> dict[str, Any] | None:
@@ -185,29 +159,3 @@ def show(profile: dict[str, Any], board: str) -> None:
     clock = Clock(profile["clock_mhz"], profile["clock"])
     console.print(f"{total['macs']:,} MACs; {total['fps']:,.0f} inferences a second at {clock}"
                   f"{'' if clock.basis == 'given' else f' ({board})'}", soft_wrap=True)
-
-
-def plot(profile: dict[str, Any], title: Sequence[str]) -> bytes:
-    """PNG under lines of title: a bar a layer, its cycles split into useful ones and what the others went to."""
-    layers = profile["layers"]
-    parts = [{**{name: layer[name] for name in ("useful", "idle_pixels", "idle_lanes")}, **layer["stalls"]}
-             for layer in layers]
-    figure = new_figure(9, 1.5 + 0.28 * len(layers))
-    axes = figure.subplots()
-    names = [plain(layer["name"], _LONGEST_NAME) for layer in layers]
-    places = range(len(layers))     # names need not be different
-    left = [0] * len(layers)
-    for cause, colour in _COLOURS.items():
-        widths = [part[cause] for part in parts]
-        if any(widths):
-            axes.barh(places, widths, left=left, label=cause.replace("_", " "), color=colour)
-        left = [start + width for start, width in zip(left, widths, strict=True)]
-    for index, layer in enumerate(layers):
-        axes.text(left[index], index, f" {100 * layer['utilisation']:.0f} %", va="center", fontsize="small")
-    axes.set_yticks(places, names)
-    axes.invert_yaxis()
-    axes.set_xlim(right=1.12 * max(1, *left))  # room for the text after the longest bar
-    axes.set_xlabel("cycles; at the bars' ends: multipliers in use")
-    axes.set_title("\n".join(plain(line, _LONGEST_TITLE) for line in title), fontsize="medium")
-    axes.legend(fontsize="small")
-    return png(figure)

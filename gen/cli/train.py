@@ -12,6 +12,7 @@ from gen.cli.common import add_json_option, console, messages, print_json, refus
 from gen.cli.compile import add_shape_option
 from gen.cli.errors import CommandError
 from gen.cli.machine import require_inputs
+from gen.cli.plots import add_plots_option
 from gen.files.write import require_writable, write_file
 
 if TYPE_CHECKING:
@@ -34,6 +35,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--variants", type=Path, metavar="FOLDER",
                         help="keep the model of each round there, a table and a plot of their accuracy, cycles and "
                              "parameters, and what an interrupted session needs to go on, which the same command does")
+    add_plots_option(parser)
     add_shape_option(parser)
     add_json_option(parser)
 
@@ -65,7 +67,8 @@ def run(arguments: argparse.Namespace) -> None:
     with status(f"training {model.name}") as remark:
         start = read_model(model, dict(arguments.shape))
         require_inputs(arguments, [value.name for value in start.graph.input])
-        trained = train(session, start, folder, name=str(model), keep=arguments.variants, progress=remark)
+        trained = train(session, start, folder, name=str(model), keep=arguments.variants, plots=arguments.plots,
+                        progress=remark)
     write_file(arguments.output, trained.model.SerializeToString(deterministic=True))
     if arguments.json:
         print_json({"model": str(arguments.output), "before": trained.before,

@@ -3,10 +3,14 @@
 import csv
 import io
 from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
-from gen.files.figure import new_figure, png
+from gen.files.figure import new_figure
 
 from .strategies import Strategy
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 __all__ = ["plot", "trace_csv"]
 
@@ -29,8 +33,8 @@ def trace_csv(strategies: Sequence[Strategy]) -> str:
     return text.getvalue()
 
 
-def plot(strategies: Sequence[Strategy], title: str, thresholds: Mapping[str, float]) -> bytes:
-    """PNG: charge over inferences, a line a strategy; ``thresholds``: charge above which a level is used, by name."""
+def plot(strategies: Sequence[Strategy], title: str, thresholds: Mapping[str, float]) -> "Figure":
+    """Charge over inferences, a line a strategy; ``thresholds``: charge above which a level is used, by name."""
 
     figure = new_figure(9, 5)
     axes = figure.subplots()
@@ -49,4 +53,4 @@ def plot(strategies: Sequence[Strategy], title: str, thresholds: Mapping[str, fl
         axes.annotate(f"{name} above", (0, 100 * above), fontsize="x-small")
     axes.set(xlabel="inferences", ylabel="charge, % (relative energy)", title=title, ylim=(0, 105))
     axes.legend()
-    return png(figure)
+    return figure

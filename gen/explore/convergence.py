@@ -1,10 +1,14 @@
 """Convergence of a search: how good the best point was after so many evaluations."""
 
 from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
-from gen.files.figure import new_figure, plain, png
+from gen.files.figure import new_figure, plain
 
 from .evaluation import Evaluation, Objective
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 __all__ = ["best_so_far", "plot_convergence"]
 
@@ -19,8 +23,8 @@ def best_so_far(evaluations: Sequence[Evaluation], objective: Objective) -> list
     return curve
 
 
-def plot_convergence(curves: Mapping[str, Sequence[Sequence[float]]], figure_name: str, title: str) -> bytes:
-    """PNG: of each name the mean of some runs, and between which values they are. Runs that ended stay as they are."""
+def plot_convergence(curves: Mapping[str, Sequence[Sequence[float]]], figure_name: str, title: str) -> "Figure":
+    """Of each name the mean of some runs, and between which values they are. Runs that ended stay as they are."""
     import numpy as np
 
     figure = new_figure(9, 5)
@@ -37,4 +41,4 @@ def plot_convergence(curves: Mapping[str, Sequence[Sequence[float]]], figure_nam
     axes.grid(alpha=0.3)
     if curves:
         axes.legend()
-    return png(figure)
+    return figure

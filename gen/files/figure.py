@@ -1,18 +1,23 @@
-"""Figures of Matplotlib as PNG: the same bytes whenever they are drawn."""
+"""Figures of Matplotlib as PNG, SVG or PDF: the same bytes whenever they are drawn."""
 
 import io
 import os
 import warnings
 from contextlib import suppress
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gen.files.printable import printable
+from gen.files.write import write_file
 from sim.folders import cache_folder
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["new_figure", "plain", "png"]
+__all__ = ["KINDS", "drawn", "new_figure", "plain", "write_figure"]
+
+#: Suffix -> what would differ from one drawing to the next.
+KINDS = {"png": {"Software": None}, "svg": {"Date": None}, "pdf": {"CreationDate": None}}
 
 #: What Agg can draw, and what a figure has unless it is too high for that: pixels, and pixels of an inch.
 _HIGHEST, _DOTS = 60_000, 120
@@ -38,14 +43,24 @@ def _keep_fonts_with_us() -> None:
             os.environ["MPLCONFIGDIR"] = str(folder)
 
 
-def png(figure: "Figure") -> bytes:
-    """A figure as a file."""
+def drawn(figure: "Figure", kind: str = "png") -> bytes:
+    """A figure as a file of a kind, one of `KINDS`."""
+    import matplotlib
+
     buffer = io.BytesIO()
-    with warnings.catch_warnings():
+    # Without a salt, the names that an SVG has inside are random; text stays text, to be searched and edited.
+    with warnings.catch_warnings(), matplotlib.rc_context({"svg.hashsalt": "npugen", "svg.fonttype": "none"}):
         warnings.simplefilter("ignore")     # of characters that the font does not have
-        figure.savefig(buffer, format="png", dpi=min(_DOTS, _HIGHEST / figure.get_figheight()),
-                       metadata={"Software": None})
+        figure.savefig(buffer, format=kind, dpi=min(_DOTS, _HIGHEST / figure.get_figheight()), metadata=KINDS[kind])
     return buffer.getvalue()
+
+
+def write_figure(path: Path, figure: "Figure") -> None:
+    """As the suffix of ``path`` says. Raises ValueError for one that is not of `KINDS`, OSError."""
+    kind = path.suffix.removeprefix(".").lower()
+    if kind not in KINDS:
+        raise ValueError(f"{path}: must end in {', '.join(f'.{name}' for name in KINDS)}")
+    write_file(path, drawn(figure, kind))
 
 
 def plain(text: str, most: int) -> str:

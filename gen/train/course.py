@@ -12,6 +12,7 @@ import msgspec
 import onnx
 import torch
 
+from gen.files.figure import write_figure
 from gen.files.read import require_file
 from gen.files.results import EntryError, read_entry, write_entry
 from gen.files.write import write_file
@@ -43,9 +44,9 @@ class Course:
     The file ``state`` has the identity of the session and what it needs to go on; it is replaced as a whole.
     """
 
-    def __init__(self, folder: Path | None, identity: str) -> None:
+    def __init__(self, folder: Path | None, identity: str, plots: Sequence[str]) -> None:
         """Raises TrainError for a folder that has another session's state, or a damaged one; OSError."""
-        self._folder, self._identity = folder, identity
+        self._folder, self._identity, self._plots = folder, identity, plots
         self.state: Mapping[str, Any] | None = None
         if folder is None or not (folder / _STATE).exists():
             return
@@ -79,4 +80,5 @@ class Course:
             write_file(self._folder / "variants.csv", as_csv(variants))
             write_file(self._folder / "variants.json",
                        msgspec.json.format(msgspec.json.encode([asdict(variant) for variant in variants])) + b"\n")
-            write_file(self._folder / "variants.png", plot(variants, title))
+            for kind in self._plots:
+                write_figure(self._folder / f"variants.{kind}", plot(variants, title))

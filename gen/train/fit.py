@@ -1,7 +1,7 @@
 """Training: the stages of a session, one after the other."""
 
 import copy
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -55,14 +55,14 @@ class Trained:
 
 
 def train(session: TrainingSession, model: onnx.ModelProto, folder: Path, *, name: str,
-          teacher: onnx.ModelProto | None = None, keep: Path | None = None,
+          teacher: onnx.ModelProto | None = None, keep: Path | None = None, plots: Sequence[str] = ("png",),
           progress: Callable[[str], None] = lambda text: None) -> Trained:
     """Train ``model``, which errors call ``name``, as the session says, whose paths begin at ``folder``.
 
     ``teacher``: what ``distill`` compares with, where that is not ``model`` as it is given: one that was pruned before.
     ``keep``: a folder for all variants, from which an interrupted session goes on; they are measured for that, and for
-    a budget. One thread, so that the same session gives the same model, interrupted or not. Raises TrainError,
-    PruneError, OSError.
+    a budget; ``plots``: the kinds of files of their plot. One thread, so that the same session gives the same model,
+    interrupted or not. Raises TrainError, PruneError, OSError.
     """
     torch.set_num_threads(1)
     torch.manual_seed(session.seed)
@@ -74,7 +74,7 @@ def train(session: TrainingSession, model: onnx.ModelProto, folder: Path, *, nam
     progress("reading the data")
     data = read_dataset(session.train, session, folder, name=value.name, shape=shape)
     test = read_dataset(session.test, session, folder, name=value.name, shape=shape) if session.test else None
-    course = Course(keep, identity_of(session, [model, teacher or model], [data, test]))
+    course = Course(keep, identity_of(session, [model, teacher or model], [data, test]), plots)
     try:
         given = Network(model)
         taught_by = Network(teacher) if teacher else given

@@ -4,14 +4,18 @@ import csv
 import io
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, fields
+from typing import TYPE_CHECKING
 
 import onnx
 
 from cores.config import NpuConfig
-from gen.files.figure import new_figure, plain, png
+from gen.files.figure import new_figure, plain
 from gen.prune.counts import Counts
 from gen.prune.timing import cycles_of
 from gen.train.session import Budget
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 __all__ = ["Variant", "as_csv", "measured", "over_loss", "plot", "within"]
 
@@ -64,8 +68,8 @@ def as_csv(variants: Sequence[Variant]) -> str:
     return file.getvalue()
 
 
-def plot(variants: Sequence[Variant], title: str) -> bytes:
-    """PNG: accuracy (or, without test data, the loss) over cycles, and over parameters that are not 0."""
+def plot(variants: Sequence[Variant], title: str) -> "Figure":
+    """Accuracy (or, without test data, the loss) over cycles, and over parameters that are not 0."""
     figure = new_figure(11, 5)
     judged = any(variant.accuracy is not None for variant in variants)
     heights = [variant.loss if not judged else None if variant.accuracy is None else 100 * variant.accuracy
@@ -83,4 +87,4 @@ def plot(variants: Sequence[Variant], title: str) -> bytes:
         axes.set_xlim(left=0)
         axes.grid(alpha=0.3)
     figure.suptitle(plain(title, _LONGEST))
-    return png(figure)
+    return figure

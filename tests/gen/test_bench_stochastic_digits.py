@@ -12,6 +12,7 @@ from gen.bench import stochastic_digits
 from gen.bench.classifier import Classifier, digits_classifier
 from gen.bench.stochastic_digits import measure_digits
 from gen.bench.stochastic_network import plot
+from gen.files.figure import drawn
 from gen.files.results import write_entry
 from tests.gen.stochastic.few_digits import ROOT, few_digits
 
@@ -46,7 +47,7 @@ def test_rows(tmp_path: Path, few: Classifier, monkeypatch: pytest.MonkeyPatch):
     assert right["int8", None] > 0.9
     assert right["and-loop", 256] >= right["int8", None] - 1 / 12
     assert right["xnor-mux", 8] < 0.5
-    assert plot(rows).startswith(b"\x89PNG")
+    assert drawn(plot(rows)).startswith(b"\x89PNG")
 
     for path in tmp_path.iterdir():
         write_entry(path, json.dumps({"right": 0.125}))

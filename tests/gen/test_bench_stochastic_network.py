@@ -11,6 +11,7 @@ from cores.arch.stochastic import Circuit
 from gen.bench import classifier, stochastic_digits, stochastic_network
 from gen.bench.stochastic_network import measure_accuracy, plot
 from gen.cli import main
+from gen.files.figure import drawn
 from gen.onnx.importer import load_model
 from gen.stochastic import image_sets
 from gen.stochastic.accuracy import Examiner
@@ -35,7 +36,7 @@ def test_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rng: np.random.Ge
     right = {(row.circuit, row.length): row.right for row in rows}
     assert right["int8", None] > 0.9
     assert right["and-loop", 256] > right["int8", None] - 0.1
-    assert plot(rows).startswith(b"\x89PNG")
+    assert drawn(plot(rows)).startswith(b"\x89PNG")
 
 
 def test_networks_are_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rng: np.random.Generator,

@@ -13,6 +13,7 @@ from gen.bench.waits import Waits, bound_of, waits_of
 from gen.bench.zoo import NETWORKS, ZooNetwork, fitted, measure, plot
 from gen.cli import main
 from gen.cli.common import console
+from gen.files.figure import drawn
 from gen.run.workload import open_workload
 from gen.zoo.registry import get_network
 
@@ -49,7 +50,7 @@ def test_rows(monkeypatch: pytest.MonkeyPatch):
     assert fast.seconds == pytest.approx(fast.cycles / 333e6)
     assert (fast.clock_mhz, fast.clock) == (333, "target")
     assert 0 < fast.waiting_layers <= 100 and fast.waits < slow.waits < 100
-    assert said[0] == "making LeNet-5" and plot([fast, slow]).startswith(b"\x89PNG")
+    assert said[0] == "making LeNet-5" and drawn(plot([fast, slow])).startswith(b"\x89PNG")
 
 
 def test_waits_of_the_layers(digits: Path):

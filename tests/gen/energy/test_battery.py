@@ -11,6 +11,7 @@ from gen.energy.battery import SWITCH_CYCLES, Setting, discharge
 from gen.energy.levels import CORTEX_A7, Level, read_levels
 from gen.energy.strategies import PUBLISHED, Plan, strategies
 from gen.energy.trace import plot, trace_csv
+from gen.files.figure import drawn
 
 
 def setting(above: float, volts: float, length: int, cycles: int, mhz: float = 100) -> Setting:
@@ -120,4 +121,4 @@ def test_traces():
     assert [row["length"] for row in mine] == ["64", "64", "32", "32", "16", "16"]
     assert all(float(a["charge"]) >= float(b["charge"]) and float(a["seconds"]) <= float(b["seconds"])
                for a, b in zip(mine, mine[1:], strict=False))
-    assert plot(found, "$a_b", {"l6": 0.67}).startswith(b"\x89PNG")
+    assert drawn(plot(found, "$a_b", {"l6": 0.67})).startswith(b"\x89PNG")

@@ -18,6 +18,7 @@ from gen.explore.report import Found
 from gen.explore.search import search
 from gen.explore.space import Point, Space
 from gen.explore.workers import Here
+from gen.files.figure import drawn
 from gen.files.results import ResultLog
 from tests.gen.explore.endings import Killed, Shuffled
 from tests.gen.explore.toy import ToyMeter, ToyProblem, toy_space
@@ -209,7 +210,7 @@ def test_plots_of_little(objectives: int, feasible: bool):
     problem = ToyProblem(Space({"x": [9 - feasible], "y": [1], "word": ["$a_b^"]}))
     found = Found(problem.space, problem.objectives[:objectives], searched("grid", problem))
     assert len(found.front) == feasible
-    assert plot(found, "$x_" * 40).startswith(b"\x89PNG")
+    assert drawn(plot(found, "$x_" * 40)).startswith(b"\x89PNG")
 
 
 class Tempting(ToyProblem):

@@ -1,0 +1,56 @@
+"""Plots as files: of three kinds, the same bytes each time, and text that stays text."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from gen.cli import main
+from gen.files.figure import KINDS, drawn, new_figure, write_figure
+
+_MAGIC = {"png": b"\x89PNG", "svg": b"<?xml", "pdf": b"%PDF"}
+
+
+def figure():
+    made = new_figure(3, 2)
+    made.subplots().plot([0, 1], [1, 0], label="a line")
+    made.suptitle("a title")
+    return made
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_kinds(kind: str, tmp_path: Path):
+    assert drawn(figure(), kind).startswith(_MAGIC[kind])
+    assert drawn(figure(), kind) == drawn(figure(), kind)
+    write_figure(tmp_path / f"x.{kind.upper()}", figure())
+    assert (tmp_path / f"x.{kind.upper()}").read_bytes() == drawn(figure(), kind)
+
+
+def test_another_suffix(tmp_path: Path):
+    with pytest.raises(ValueError, match=r"x\.jpg: must end in \.png, \.svg, \.pdf"):
+        write_figure(tmp_path / "x.jpg", figure())
+
+
+def test_text_of_svg_is_text():
+    assert b">a title<" in drawn(figure(), "svg")
+
+
+def test_plots_of_a_command(tmp_path: Path, digits: Path, capsys: pytest.CaptureFixture[str]):
+    model = str(digits / "digits_int8.onnx")
+    assert main(["profile", model, "--macs", "16", "-o", str(tmp_path), "--plots", "svg,pdf"]) == 0
+    assert {path.name for path in tmp_path.iterdir()} == {"profile.json", "profile.svg", "profile.pdf"}
+    assert "profile.json, profile.svg, profile.pdf" in capsys.readouterr().err
+    text = (tmp_path / "profile.svg").read_text()
+    assert "machine: zu3eg, 16 MACs, features none; 333 MHz, target, memory: ideal" in text
+    assert main(["profile", model, "--plots", "gif"]) == 2
+    assert "must be of png, svg, pdf, separated by commas, not gif" in capsys.readouterr().err
+
+
+@pytest.mark.cli
+def test_the_same_bytes_of_another_process():
+    """Where hashes of words are others."""
+    code = ("import sys; from tests.gen.test_figure_files import figure; from gen.files.figure import drawn; "
+            "sys.stdout.buffer.write(drawn(figure(), 'svg'))")
+    made = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True).stdout
+    assert made == drawn(figure(), "svg")
