@@ -20,12 +20,13 @@ from gen.ir.host import HostStep
 from gen.ir.layers.base import Layer, output_size
 from gen.ir.layers.conv import Conv
 from gen.ir.layers.matmul import MatMul, Turn
+from gen.ir.layers.move import Move
 from gen.ir.layers.pool import Pool
 from gen.ir.tensor import Tensor, broadcasts
 
 __all__ = [
-    "MAX_VALUES", "Conv", "Graph", "Layer", "MatMul", "Pool", "Turn", "is_broadcast", "output_size", "unscaled",
-    "upscaled",
+    "MAX_VALUES", "Conv", "Graph", "Layer", "MatMul", "Move", "Pool", "Turn", "is_broadcast", "output_size",
+    "unscaled", "upscaled",
 ]
 
 #: Values of a feature map at most: what describes their arrangement takes eight bytes for each.

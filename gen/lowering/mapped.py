@@ -129,6 +129,18 @@ class MappedLayer(ABC):
         blocks = -(-self.target.shape[0] // self.config.ic_lanes)
         return [range(first, min(first + limit, blocks)) for first in range(0, blocks, limit)]
 
+    def rows_apart(self, spatial: SpatialTile) -> int | None:
+        """Pixels of the output from a row of a tile to the next, where that is not a row of the output."""
+        return None
+
+    def covers_output(self) -> bool:
+        """Whether its spatial tiles are inside the output, apart from each other, and all of it together."""
+        tiles, (height, width) = self.plan.spatial_tiles, self.plan.geometry.output_size
+        inside = all(0 <= w.y <= w.y + w.rows <= height and 0 <= w.x <= w.x + w.cols <= width for w in tiles)
+        rows, cols = {(w.y, w.rows) for w in tiles}, {(w.x, w.cols) for w in tiles}
+        grid = len(tiles) == len(rows) * len(cols) == len({(w.y, w.x) for w in tiles})
+        return inside and grid and sum(n for _, n in rows) == height and sum(n for _, n in cols) == width
+
     # -- what is emitted -----------------------------------------------------------------------------------------
 
     def loaded_slice(self, geometry: Geometry, spatial: SpatialTile, blocks: range) -> TensorSlice:

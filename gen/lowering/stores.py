@@ -120,7 +120,7 @@ class Stores:
         spatial, others, across = tile.spatial, mapped.layer.others, mapped.layer.repeats[1]
         place = self._tensors[mapped.layer.output]
         to = place.destination(tile.blocks.start, _pixels(tile, range(repetition, repetition + 1))[0],
-                               row_step=mapped.layer.repeats[0])
+                               row_step=mapped.layer.repeats[0], rows_apart=mapped.rows_apart(spatial))
         emitter.set(
             Opcode.STORE_SET, rows=spatial.rows, cols=spatial.cols * across,
             row_pitch=to.row_pitch if spatial.rows > 1 else 0, block_pitch=to.block_pitch,
@@ -170,11 +170,12 @@ class Stores:
         down, across = tile.layer.mapped.layer.repeats
         place = self._in_memory(tensor)
         _, height, width = place.shape
+        apart = tile.layer.mapped.rows_apart(tile.spatial) or width
         writer = self.last_writer(TensorSlice(tensor, (block, block + 1), (start, end)))
         after = {} if writer < 0 else {Queue.STORE: self._emitter.recent(Queue.STORE, self.store_index(writer))}
         self._emitter.emit(
             Opcode.LOAD_SIDE, after=after, offset=place.offset + block * height * width + start,
-            cols=1 if repetition is None else cols * across, rows=rows, row_pitch=width * down if rows > 1 else 0)
+            cols=1 if repetition is None else cols * across, rows=rows, row_pitch=apart * down if rows > 1 else 0)
 
 
 def _chain(mapped: MappedLayer, broadcast: Collection[str]) -> dict[Opcode, dict[str, int]]:
@@ -196,6 +197,6 @@ def _pixels(tile: OutputTile, repetitions: range) -> tuple[int, int]:
     """First pixel of repetitions of a tile and the one after their last."""
     mapped, spatial = tile.layer.mapped, tile.spatial
     down, across = mapped.layer.repeats
-    width, left = mapped.target.shape[2] * across, spatial.x * across
+    width, left = (mapped.rows_apart(spatial) or mapped.target.shape[2]) * across, spatial.x * across
     first, last = spatial.y * down + repetitions[0], (spatial.y + spatial.rows - 1) * down + repetitions[-1]
     return first * width + left, last * width + left + spatial.cols * across

@@ -8,7 +8,6 @@ from gen.lowering.mapped import MappedLayer, data_of
 from gen.lowering.placed import PlacedGraph, in_memory
 from gen.lowering.steps import MappedGraph
 from gen.memory.placement import ALIGNMENT, Strips
-from gen.tiling.schedule import Plan
 
 __all__ = ["StageError", "verify_mapped", "verify_placed"]
 
@@ -45,7 +44,7 @@ def verify_mapped(mapped: MappedGraph) -> None:
             _require(not written.any_of(output), f"layer {name} writes {output} again")
             _require(layer.target == unscaled(layer.layer, tensors[output]),
                      f"layer {name} has another output than the graph")
-            _require(_covers(layer.plan), f"the tiles of layer {name} do not cover its output once")
+            _require(layer.covers_output(), f"the tiles of layer {name} do not cover its output once")
             written.add(output)
     for name, (tensor, _) in mapped.graph.outputs.items():
         _require(written.all_of(tensor), f"output {name}: no step writes {tensor}")
@@ -91,16 +90,6 @@ def _reads_strips(layer: MappedLayer, strips: Strips) -> bool:
     return geometry.load_stride == 1 and all(
         lengths.get(data_of(geometry, spatial)[0]) == spatial.entries and spatial.load_beats == spatial.data_cols
         for spatial in layer.plan.spatial_tiles)
-
-
-def _covers(plan: Plan) -> bool:
-    """Whether spatial tiles are inside the output, apart from each other, and all of it together."""
-    height, width = plan.geometry.output_size
-    inside = all(0 <= w.y <= w.y + w.rows <= height and 0 <= w.x <= w.x + w.cols <= width for w in plan.spatial_tiles)
-    rows = {(w.y, w.rows) for w in plan.spatial_tiles}
-    cols = {(w.x, w.cols) for w in plan.spatial_tiles}
-    grid = len(plan.spatial_tiles) == len(rows) * len(cols) == len({(w.y, w.x) for w in plan.spatial_tiles})
-    return inside and grid and sum(n for _, n in rows) == height and sum(n for _, n in cols) == width
 
 
 def verify_placed(placed: PlacedGraph) -> None:

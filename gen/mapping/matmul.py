@@ -24,6 +24,7 @@ from gen.mapping.plain import ConvCost, SlicedMapping, plan_conv
 from gen.mapping.turn import turn_problem, weight_order
 from gen.memory.placement import Placement
 from gen.tiling.geometry import Geometry, SpatialTile
+from gen.tiling.schedule import Plan
 from gen.tiling.weights import PackedWeights, ReductionSlice, TileSlices
 
 __all__ = ["MatMulMapping"]
@@ -96,16 +97,16 @@ class MatMulMapping(SlicedMapping):
         data = np.concatenate([indices, pack(constant, more, config)]) if layer.zero_points[1] else indices
         blocks = order.blocks(layer.reduced)
         _, height, width = context.source.shape
+        pixels = height * width // layer.parts
         repeated = 1 + len(() if config.turn else _constants(layer.zero_points[0]))
-        geometry = Geometry((1, 1), (1, 1), (0, 0, 0, 0), (1, height * width), (1, height * width),
-                            repeats=layer.repeats)
+        geometry = Geometry((1, 1), (1, 1), (0, 0, 0, 0), (1, pixels), (1, pixels), repeats=layer.repeats)
         counted: TileSlices = tuple((*first * (repeated - 1), *whole)
                                     for first, whole in zip(turned, tiles, strict=True))
         plan = plan_conv(layer.name, _Cost(constant, counted, geometry, config, input_blocks=blocks))
         if repeated > 1:
             # So that there is room for constants beside the input.
             plan = replace(plan, held=False)
-        return cls.at(context, plan, tiles=tiles, packed=PackedWeights(data, tiles))
+        return cls.at(context, _of_parts(plan, layer.parts), tiles=tiles, packed=PackedWeights(data, tiles))
 
     @property
     def weights(self) -> PackedWeights:
@@ -174,14 +175,18 @@ class MatMulMapping(SlicedMapping):
         start, outputs = (output, valid) if valid else (0, 1)
         depth = min(tn, layer.reduced - reduction.block * tn)
         block, blocks = reduction.block, reduction.blocks
+        # All pixels of the matrix's tensor, and the first of the tile's part.
+        length = layer.reduced if layer.by_channels else layer.rows
+        pixels = layer.parts * length
+        pixel = tile.spatial.x // (self.plan.geometry.output_size[1] // layer.parts) * length
         if layer.by_channels:
             first_block, rows, cols = start // tn, -(-outputs // tn), depth
-            pixel, pixels = block * tn, layer.reduced
+            pixel += block * tn
             span, box = (first_block, first_block + rows), (pixel, pixel + (blocks - 1) * tn + depth)
         else:
             first_block, rows, cols = block, 1, outputs
-            pixel, pixels = start, layer.rows
-            span, box = (block, block + blocks), (start, start + outputs)
+            pixel += start
+            span, box = (block, block + blocks), (pixel, pixel + outputs)
         tile.load_turned(
             TensorSlice(layer.matrix, span, box), first_block * pixels + pixel, blocks, rows,
             {"cols": cols, "row_pitch": pixels if rows > 1 else 0,
@@ -200,6 +205,17 @@ def _constant_weights(layer: MatMul) -> Conv:
     weights[:layer.rows] = -layer.zero_points[1]
     return Conv(layer.name, layer.input, layer.output, requantize=layer.requantize, epilogue=layer.epilogue,
                 weights=weights)
+
+
+def _of_parts(plan: Plan, parts: int) -> Plan:
+    """The plan of one part for so many, whose pixels follow each other."""
+    geometry = plan.geometry
+    pixels = geometry.output_size[1]
+    size = 1, parts * pixels
+    tiles = tuple(replace(tile, x=tile.x + part * pixels, col=tile.col + part * pixels)
+                  for part in range(parts) for tile in plan.spatial_tiles)
+    return replace(plan, geometry=replace(geometry, input_size=size, output_size=size), spatial_tiles=tiles,
+                   cycles=parts * plan.cycles, beats=parts * plan.beats)
 
 
 class _Cost(ConvCost):

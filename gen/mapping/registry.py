@@ -12,6 +12,7 @@ from gen.mapping.fused import fuse
 from gen.mapping.gather import GatherMapping
 from gen.mapping.matmul import MatMulMapping
 from gen.mapping.matrix import MatrixMapping
+from gen.mapping.move import MoveMapping
 from gen.mapping.plain import PlainMapping
 from gen.mapping.pool import PoolMapping
 from gen.mapping.row_passes import RowMapping
@@ -26,7 +27,7 @@ __all__ = ["MAPPINGS", "choose", "map_graph"]
 #: Of two that cost the same the first is taken.
 MAPPINGS: tuple[type[Mapping], ...] = (
     StochasticMapping, BinaryMapping, WindowMapping, GatherMapping, WinogradMapping, PlainMapping, MatrixMapping,
-    PoolMapping, TurnMapping, MatMulMapping, RowMapping)
+    PoolMapping, MoveMapping, TurnMapping, MatMulMapping, RowMapping)
 
 
 def choose(context: LayerContext[Layer]) -> Mapping:

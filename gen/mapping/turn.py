@@ -42,6 +42,8 @@ def turn_problem(layer: MatMul, config: NpuConfig) -> str | None:
     """Why a machine cannot turn a product's matrix, if it cannot."""
     if config.turn:
         return None
+    if layer.parts > 1:
+        return "is a product of two activations in parts of their pixels; build with --features turn"
     if not config.gather:
         return "is a product of two activations, which takes gathered loads; build with --features gather or turn"
     if config.weight_bits != 8:

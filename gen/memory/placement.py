@@ -60,12 +60,15 @@ class Placement:
         """An int8 map (C, H, W) as it lies there: uint8 (beats, tn)."""
         return layout.pack(values, tn, interleaved=self.interleaved).reshape(-1, tn)
 
-    def destination(self, block: int, pixel: int, *, row_step: int = 1) -> Destination:
-        """Of what is stored from a block's ``pixel`` on, a row of it to every ``row_step``-th row."""
+    def destination(self, block: int, pixel: int, *, row_step: int = 1, rows_apart: int | None = None) -> Destination:
+        """Of what is stored from a block's ``pixel`` on, a row of it to every ``row_step``-th row, or ``rows_apart``
+        pixels after the one before.
+        """
         _, height, width = self.shape
         row, col = divmod(pixel, width)
         start = (block * height + row) * self.row_beats + (col // MAP_PIXELS if self.signs else col)
-        return Destination(self.offset + start, self.row_beats * row_step, height * self.row_beats)
+        return Destination(self.offset + start, self.row_beats * row_step if rows_apart is None else rows_apart,
+                           height * self.row_beats)
 
     def overlaps(self, other: "Placement", tn: int) -> bool:
         return self.offset < other.offset + other.beats(tn) and other.offset < self.offset + self.beats(tn)
@@ -119,7 +122,7 @@ class BufferPlacement:
     offset: int
     strips: Strips
 
-    def destination(self, block: int, pixel: int, *, row_step: int = 1) -> Destination:
+    def destination(self, block: int, pixel: int, *, row_step: int = 1, rows_apart: int | None = None) -> Destination:
         """As of a `Placement`; the rows that are stored follow each other as one."""
         number = bisect_right(self.strips.starts, pixel) - 1
         pitch, skipped = self.strips.pitches[number], pixel - self.strips.starts[number]

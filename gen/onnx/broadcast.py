@@ -40,21 +40,28 @@ def paired(context: Context, a: Real, b: Real) -> tuple[Real, Real]:
             return whole, vector
     if (other := _turned_like(context, b, a.order, shapes[0])) is not None:
         return a, other
-    if (other := in_order_of(context, b, a.order, shapes[0])) is not None:
-        return a, other
-    if (other := in_order_of(context, a, b.order, shapes[1])) is not None:
-        return other, b
+    for made in (True, False):
+        if (other := in_order_of(context, b, a.order, shapes[0], made=made)) is not None:
+            return a, other
+        if (other := in_order_of(context, a, b.order, shapes[1], made=made)) is not None:
+            return other, b
     raise unlike(a, b)
 
 
-def in_order_of(context: Context, value: Real, order: np.ndarray, shape: tuple[int, int, int]) -> Real | None:
-    """``value`` in a tensor of ``shape`` in an arrangement that leaves all channels alike; None where none does."""
+def in_order_of(context: Context, value: Real, order: np.ndarray, shape: tuple[int, int, int], *,
+                made: bool = False) -> Real | None:
+    """``value`` in a tensor of ``shape`` in an arrangement that leaves all channels alike; None where none does.
+
+    ``made``: one that there is already.
+    """
     place = np.argsort(order.ravel())
     if not is_whole(order, prod(shape)) or value.order.size != order.size:
         return None
     lying = replace(value, quantised=replace(value.quantised, order=value.order.ravel()[place].reshape(1, *shape)))
-    found = permuted(context.graph, context.units, lying, shape)
-    return None if found is None else replace(found, quantised=replace(found.quantised, order=order))
+    found = permuted(context.graph, lying, (shape[1], shape[2]), made=made)
+    if found is None or not is_plain(found.order):
+        return None
+    return replace(found, quantised=replace(found.quantised, order=order))
 
 
 def _turned_like(context: Context, value: Real, order: np.ndarray, shape: tuple[int, int, int]) -> Real | None:

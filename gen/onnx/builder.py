@@ -8,7 +8,7 @@ from onnx import TensorProto
 
 from gen.ir.epilogue.base import StoreOp
 from gen.ir.errors import GraphError
-from gen.ir.graph import MAX_VALUES, Layer, MatMul
+from gen.ir.graph import MAX_VALUES, Layer, MatMul, Move
 from gen.ir.host import HostStep
 from gen.ir.tensor import Part, Requantize, Tensor
 from gen.onnx.model import ModelInput, Node, NodeError
@@ -86,8 +86,8 @@ class GraphBuilder:
         self.viewed: dict[tuple[str, tuple[int, int]], str] = {}
         #: Tensor and the rows of its channels -> its transpose (`gen.onnx.transposed`).
         self.transposed: dict[tuple[str, tuple[int, int]], str] = {}
-        #: Tensor, shape and pixels of it -> the tensor of these (`gen.onnx.permuted`).
-        self.permuted: dict[tuple[str, tuple[int, int, int], bytes], str] = {}
+        #: Tensor, rows and columns, and pixels of it -> the tensor of these (`gen.onnx.permuted`).
+        self.permuted: dict[tuple[str, tuple[int, int], bytes], str] = {}
         #: Node -> channels whose weights have another scale than the model says (`quant_scales.coarser_scale`).
         self.coarser: dict[str, int] = {}
         #: Nodes with signs and biases between their sums, off by a step of the result or more.
@@ -312,6 +312,19 @@ class GraphBuilder:
         self.layers.append(MatMul(name=name, output=tensor, requantize=requantize, onnx_nodes=value.nodes,
                                   outputs=shape[0], **head.arguments))
         return Quantised(tensor, order, result.quantisation.unsigned, value.moved_by)
+
+    def add_move(self, source: str, places: np.ndarray, size: tuple[int, int], requantize: Requantize) -> str:
+        """The tensor that a layer makes of pixels ``places`` of one that is there, in rows and columns of ``size``."""
+        before = self.tensors[source]
+        shape = before.shape[0], *size
+        name = self._layer_name(f"{source}/moved", prod(shape))
+        order = np.arange(prod(shape)).reshape(1, *shape)
+        unsigned = before.onnx_unsigned
+        kept = Quantisation(before.scale, before.zero_point + 128 * unsigned, unsigned)
+        tensor = self._add_tensor(name, shape, order, Result(None, kept))
+        self._clip_bounds[tensor] = self.clip_bounds(source)
+        self.layers.append(Move(name, source, tensor, requantize=requantize, places=places, shape=size))
+        return tensor
 
     def _layer_name(self, wanted: str, values: int) -> str:
         """A name for a layer that makes so many values. Raises GraphError where those are too many."""

@@ -33,8 +33,8 @@ class Context:
     def activation(self, value: Value | None, what: str = "its input") -> Real:
         """``value`` as a dequantised tensor of the graph, all of it, which may be part of another.
 
-        Rows and columns that are cut out of a tensor, or repeated, become one of their own. Raises NodeError for any
-        other.
+        Rows and columns that are cut out of a tensor, or repeated, and other pixels of it, become one of their own.
+        Raises NodeError for any other.
         """
         if not isinstance(value, Real):
             raise refusal(value, what)
@@ -45,7 +45,7 @@ class Context:
         part = chosen(self.graph, real)
         if part is not real:
             return part
-        cut = cropped(self.graph, real) or enlarged(self.graph, real)
+        cut = cropped(self.graph, real) or enlarged(self.graph, real) or permuted(self.graph, real)
         if cut is None:
             raise NodeError(f"{what} is only a part of tensor {tensor.name} that cuts channels, or repeats one; the "
                             "machine takes whole channels, so nothing but outputs of the model may follow",
@@ -63,7 +63,7 @@ class Context:
             # Perhaps its channels alone are in another order.
             real = viewed(self.graph, chosen(self.graph, real), dims)
         if not self._lies(real, dims):
-            real = permuted(self.graph, self.units, real, dims) or real
+            real = permuted(self.graph, real, (dims[1], dims[2])) or real
         tensor = self.graph.tensors[real.quantised.tensor]
         if not self._lies(real, dims):
             raise rearranged_in_front_of(self.node.name, tensor.name, real.moved_by)

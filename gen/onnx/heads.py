@@ -30,15 +30,22 @@ def activations_product(context: Context, inputs: Inputs) -> Value:
         raise NodeError(f"multiplies activations of shapes {a.order.shape} and {b.order.shape}; both must have the "
                         "same leading axes", code="operand-shapes")
     wide = b.order.shape[-1] > a.order.shape[-2] and context.node.name not in context.graph.scores
-    turned = (wide or not _lies(context, a, _matrices(a)[0].T)) and _lies(context, b, _matrices(b)[0])
+    turned = (wide or not _is_part(context, a, _matrices(a)[0].T)) and _is_part(context, b, _matrices(b)[0])
     if turned:
         a, b = (moved(value, (-1, -2), (-2, -1)) for value in (b, a))
-    heads, pixels, columns = prod(a.order.shape[:-2]), a.order.shape[-2], b.order.shape[-1]
+    pixels, columns = a.order.shape[-2], b.order.shape[-1]
+    groups = _heads(context, a)
+    heads, parts = groups.shape
+    if parts > 1 and not context.units.have("turn"):
+        raise NodeError("multiplies activations in parts of their pixels; --features turn does that on the accelerator",
+                        code="needs-unit", unit="turn")
     outputs = columns if heads == 1 else -(-columns // HEAD_BLOCK) * HEAD_BLOCK
-    found = [_head(context, a, b, number, outputs) for number in range(heads)]
+    found = [_head(context, a, b, numbers, outputs) for numbers in groups]
     size = context.graph.tensors[found[0].arguments["input"]].shape[1:]
-    order = ((np.arange(heads)[:, None, None] * outputs + np.arange(columns)) * pixels
-             + np.arange(pixels)[:, None]).reshape(*a.order.shape[:-1], columns)
+    order = np.empty((groups.size, pixels, columns), np.int64)
+    order[groups] = ((np.arange(heads)[:, None, None, None] * outputs + np.arange(columns)) * (parts * pixels)
+                     + np.arange(parts)[:, None, None] * pixels + np.arange(pixels)[:, None])
+    order = order.reshape(*a.order.shape[:-1], columns)
     name = context.node.name
     order = order.swapaxes(-1, -2) if turned else order
     return PendingProduct(name=name, nodes=(name,), order=order, heads=tuple(found), outputs=outputs, size=size,
@@ -80,26 +87,59 @@ def _matrices(value: Real) -> np.ndarray:
     return value.order.reshape(-1, *value.order.shape[-2:])
 
 
-def _head(context: Context, a: Real, b: Real, number: int, outputs: int) -> Head:
-    first, second = (_matrices(value)[number] for value in (a, b))
-    by_channels = not _lies(context, b, second)
+def _heads(context: Context, value: Real) -> np.ndarray:
+    """The numbers of a value's matrices, (heads, parts): those of a head have the same channels, and each a part of
+    the pixels, in their order.
+    """
+    channel, pixel = np.divmod(_matrices(value)[:, 0, 0], prod(_size(context, value)))
+    groups: dict[int, list[int]] = {}
+    for number, head in enumerate(channel.tolist()):
+        groups.setdefault(head, []).append(number)
+    if len({len(numbers) for numbers in groups.values()}) > 1:
+        raise _rearranged()
+    return np.array([sorted(numbers, key=lambda number: int(pixel[number])) for numbers in groups.values()])
+
+
+def _head(context: Context, a: Real, b: Real, numbers: np.ndarray, outputs: int) -> Head:
+    """The product of matrices ``numbers``, each of which is a part."""
+    first, second = (_matrices(value)[numbers] for value in (a, b))
+    reduced, columns = second.shape[1:]
+    # (channels, parts, pixels of a part) each.
+    queries, keys = first.transpose(2, 0, 1), second.transpose(1, 0, 2)
+    by_channels = not _lies(context, b, _joined(keys))
+    if by_channels:
+        keys = second.transpose(2, 0, 1)
     source = None
-    if not _lies(context, a, first.T) and _lies(context, a, first):
-        source = transposed(context, _matrix(context, a, first))
-    source = source or _matrix(context, a, first.T)
-    matrix = _matrix(context, b, second.T if by_channels else second)
-    reduced, columns = second.shape
+    if len(numbers) == 1 and not _lies(context, a, _joined(queries)) and _lies(context, a, first[0]):
+        source = transposed(context, _matrix(context, a, first[0]))
+    source = source or _matrix(context, a, _joined(queries))
+    matrix = _matrix(context, b, _joined(keys))
     return Head(arguments=dict(
         input=source.quantised.tensor, matrix=matrix.quantised.tensor, reduced=reduced, rows=columns,
-        zero_points=(a.zero_point, b.zero_point), by_channels=by_channels))
+        zero_points=(a.zero_point, b.zero_point), by_channels=by_channels, parts=len(numbers)))
+
+
+def _joined(parts: np.ndarray) -> np.ndarray:
+    return parts.reshape(len(parts), -1)
+
+
+def _size(context: Context, value: Real) -> tuple[int, ...]:
+    return context.graph.tensors[value.quantised.tensor].shape[1:]
 
 
 def _lies(context: Context, value: Real, matrix: np.ndarray) -> bool:
     """Whether the rows of a matrix are channels of a tensor, and its columns all of their pixels in order."""
-    _, height, width = context.graph.tensors[value.quantised.tensor].shape
-    channel, pixel = np.divmod(matrix, height * width)
-    return bool(matrix.shape[1] == height * width and (channel == channel[:, :1]).all()
-                and (pixel == np.arange(height * width)).all())
+    pixels = prod(_size(context, value))
+    channel, pixel = np.divmod(matrix, pixels)
+    return bool(matrix.shape[1] == pixels and (channel == channel[:, :1]).all() and (pixel == np.arange(pixels)).all())
+
+
+def _is_part(context: Context, value: Real, matrix: np.ndarray) -> bool:
+    """Whether the rows of a matrix are channels of a tensor, and its columns one of several parts of their pixels."""
+    pixels, count = prod(_size(context, value)), matrix.shape[1]
+    channel, pixel = np.divmod(matrix, pixels)
+    return bool(pixels % count == pixel[0, 0] % count == 0 and (channel == channel[:, :1]).all()
+                and (pixel == pixel[0, 0] + np.arange(count)).all())
 
 
 def _matrix(context: Context, value: Real, matrix: np.ndarray) -> Real:
@@ -107,8 +147,12 @@ def _matrix(context: Context, value: Real, matrix: np.ndarray) -> Real:
     another way.
     """
     if not _lies(context, value, matrix):
-        raise NodeError("multiplies activations of which one is no channels of a tensor, whole ones; the machine moves "
-                        "no data, so heads must be neighbouring channels", code="rearranged")
-    _, height, width = context.graph.tensors[value.quantised.tensor].shape
-    order = matrix.reshape(1, len(matrix), height, width)
+        raise _rearranged()
+    order = matrix.reshape(1, len(matrix), *_size(context, value))
     return context.activation(replace(value, quantised=replace(value.quantised, order=order)))
+
+
+def _rearranged() -> NodeError:
+    return NodeError("multiplies activations of which one is no channels of a tensor, in parts of its pixels that "
+                     "follow each other; the machine moves whole pixels alone, so heads must be neighbouring channels",
+                     code="rearranged")

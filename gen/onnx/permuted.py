@@ -1,7 +1,7 @@
-"""Tensors whose pixels are in another order: products with a matrix of zeros and ones, exact in every byte.
+"""Tensors whose pixels are in another order, or some of them, by a layer that moves them (`gen.ir.layers.move`).
 
-Patches of pixels are unfolded and folded so (MobileViT): the pixels of each patch come together, all channels alike.
-What takes whole rows and columns of them has layers that cost less (`gen.onnx.edges`).
+Patches of pixels are unfolded and folded so (MobileViT), windows are cut and put together, and maps are shifted (Swin):
+all channels alike. What takes rows and columns of them at a fixed distance is `gen.onnx.edges`.
 """
 
 from dataclasses import replace
@@ -10,30 +10,39 @@ from math import prod
 import numpy as np
 
 from gen.onnx.builder import GraphBuilder
-from gen.onnx.exact_products import can_move, picked
-from gen.onnx.machine import Units
+from gen.onnx.quant_scales import same
 from gen.onnx.values import Real
 
 __all__ = ["permuted"]
 
+#: Pixels of a layer, for the time that it takes to find boxes of them.
+_MAX_PIXELS = 1 << 18
 
-def permuted(graph: GraphBuilder, units: Units, value: Real, dims: tuple[int, int, int]) -> Real | None:
-    """``value``, whose pixels lie in another order in all channels alike, as a tensor of ``dims`` where it lies as it
-    is. None for any other; asks for the unit.
+
+def permuted(graph: GraphBuilder, value: Real, size: tuple[int, int] | None = None, *,
+             made: bool = False) -> Real | None:
+    """``value``, which has the same pixels of all channels of its tensor, as a tensor with these pixels in the order
+    in which ``value`` has them, in rows and columns of ``size``, or one row. None for any other; if ``made``, for one
+    that there is not yet.
     """
     source = graph.tensors[value.quantised.tensor]
-    pixels, wanted = prod(source.shape[1:]), prod(dims[1:])
-    if dims[0] != source.shape[0]:
+    channels, *pixels = source.shape
+    channel, pixel = np.divmod(value.order.ravel(), prod(pixels))
+    count, rest = divmod(value.order.size, channels)
+    if (source.signs or source.value is not None or rest or max(count, prod(pixels)) > _MAX_PIXELS
+            or size is not None and prod(size) != count or (np.bincount(channel, minlength=channels) != count).any()):
         return None
-    channel, pixel = np.divmod(value.order.reshape(dims[0], wanted), pixels)
-    if not ((channel == np.arange(dims[0])[:, None]).all() and (pixel == pixel[0]).all()):
+    place = np.argsort(channel, kind="stable")
+    places = pixel[place].reshape(channels, count)
+    if (places != places[0]).any():
         return None
-    if not can_move(units, source, pixels * wanted):
+    order = np.empty(value.order.size, np.int64)
+    order[place] = np.arange(value.order.size)
+    shape = size or (1, count)
+    key = source.name, shape, places[0].tobytes()
+    if made and key not in graph.permuted:
         return None
-    key = source.name, dims, pixel[0].tobytes()
-    order = np.arange(prod(dims)).reshape(1, *dims)
     if key not in graph.permuted:
-        matrix = (np.arange(pixels)[:, None] == pixel[0]).astype(np.int8).reshape(pixels, *dims[1:])
-        graph.permuted[key] = picked(graph, source, matrix, by_channels=True, name=f"{source.name}/permuted")
+        graph.permuted[key] = graph.add_move(source.name, places[0], shape, same(source, channels))
     lies = replace(value.quantised, tensor=graph.permuted[key], order=order.reshape(value.order.shape))
     return replace(value, quantised=lies)

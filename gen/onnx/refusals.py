@@ -56,8 +56,8 @@ def rearranged_in_front_of(node: str, tensor: str, moved_by: str) -> NodeError:
     """An error at ``moved_by``, which rearranged a tensor that ``node`` takes only as it is; at that, if it is ""."""
     which = f"its result is a rearrangement of tensor {tensor}, which node {node} cannot take" if moved_by else (
         f"its input is a rearrangement of tensor {tensor}")
-    return NodeError(f"{which}; the machine moves no data, so rearrange only in front of a Gemm, or at inputs and "
-                     "outputs of the model", at=moved_by or node, code="rearranged")
+    return NodeError(f"{which}; the machine moves whole pixels alone, so rearrange only in front of a Gemm, or at "
+                     "inputs and outputs of the model", at=moved_by or node, code="rearranged")
 
 
 def refusal(value: Value | None, what: str) -> NodeError:

@@ -1,12 +1,14 @@
 """Rows: the channels of pixels, as Softmax and normalisations take them."""
 
 from dataclasses import replace
+from math import prod
 
 import numpy as np
 
 from cores.arch.rows import MAX_CHANNELS
 from gen.onnx.arrangement import HEAD_BLOCK
 from gen.onnx.context import Context
+from gen.onnx.permuted import permuted
 from gen.onnx.transposed import transposed
 from gen.onnx.values import PendingRows, Real
 from sim.rows import EXPONENTIAL_PLACES, exponentials, moments
@@ -60,13 +62,27 @@ def normalised(context: Context, value: Real, epsilon: float, gamma: np.ndarray,
     """``value`` normalised along its last axis, times ``gamma``, plus ``beta``, (C,) each; None where no machine has
     it. Scales next to nothing beside the largest one are made that large.
     """
-    found = _rows(context, value, value.order.ndim - 1)
+    found = _rows(context, _in_parts(context, value), value.order.ndim - 1)
     if found is None or found[1] > 1:
         return None
     real, _ = found
     rows, step = moments(real.order.shape[-1], real.scale, real.zero_point, epsilon, centred=centred)
     sizes = np.maximum(np.abs(gamma), np.abs(gamma).max() * _SMALLEST)
     return _pending(context, real, rows=rows, heads=1, scale=step * sizes, bias=beta, turned=gamma < 0)
+
+
+def _in_parts(context: Context, value: Real) -> Real:
+    """``value`` with its pixels in order, where its first axes split them: products of each part are to follow, and
+    whatever is between them takes any order.
+    """
+    if value.order.shape[0] == 1 or value.order.ndim < 3:
+        return value
+    context.graph.place_channels_last(value)
+    real = replace(value, quantised=context.graph.tensor(value.quantised, value.scale, value.zero_point))
+    channels, *pixels = context.graph.tensors[real.quantised.tensor].shape
+    if channels != real.order.shape[-1] or (np.diff(real.order[..., 0].ravel()) == 1).all():
+        return real
+    return permuted(context.graph, real, (prod(pixels) // real.order.shape[-2], real.order.shape[-2])) or real
 
 
 def _pending(context: Context, real: Real, *, scale: np.ndarray | float, bias: np.ndarray | float = 0.0,

@@ -31,5 +31,5 @@ def in_the_way(model: Model, product: str) -> dict[str, Reason]:
     before = list(computed(node.inputs))
     if any(one.op not in _NORMALISATIONS for one in before):
         return {}
-    return {one.name: Reason(f"node {product}, a product, takes its result in another order, and the machine moves no "
-                             "data", code="rearranged") for one in before}
+    return {one.name: Reason(f"node {product}, a product, takes its result in another order, and the machine "
+                             "moves whole pixels alone", code="rearranged") for one in before}

@@ -17,6 +17,7 @@ from gen.ir.errors import GraphError, UnfitError
 from gen.ir.graph import Graph, MatMul
 from gen.ir.ranges import input_ranges
 from gen.ir.verify import verify
+from gen.lowering.tiles import Tile
 from gen.mapping import turn
 from gen.onnx.runtime import RuntimeModel
 from sim.cycles import estimate
@@ -68,8 +69,49 @@ def test_directed(form: str, name: str) -> None:
 @pytest.mark.parametrize("name", [*MACHINES, *TURNING])
 def test_random(name: str, seed: int) -> None:
     for number in range(seed, seed + 4):
-        program, graph = compile_kept(random_products(number, largest=70), {**MACHINES, **TURNING}[name])
+        made = random_products(number, largest=70, parts=1 if name in MACHINES else 5)
+        program, graph = compile_kept(made, {**MACHINES, **TURNING}[name])
         check_in_every_order(program, graph, number)
+
+
+#: Windows of 7x7 pixels, with heads of 20 channels: no lanes, no blocks are whole.
+WINDOW = dict(size=(7, 7), zero_points=(-128, 5), parts=6)
+IN_PARTS = {
+    "scores": product_graph(reduced=20, rows=49, outputs=64, **WINDOW),     # type: ignore[arg-type]
+    "values": product_graph(reduced=49, rows=20, by_channels=True, **WINDOW),   # type: ignore[arg-type]
+}
+
+
+@pytest.mark.parametrize("form, name", with_full(
+    list(product(IN_PARTS, TURNING)), ("scores", "turn 64"), ("values", "turn 256"), ("scores", "turn one pixel")))
+def test_parts(form: str, name: str) -> None:
+    """Each part of the pixels has a matrix of its own: the values are those of as many products."""
+    graph = IN_PARTS[form]
+    program, kept = compile_kept(graph, TURNING[name])
+    assert program.layers[0].macs == 6 * 49 * 49 * 20
+    check_in_every_order(program, kept, 1)
+    inputs, (layer,) = random_inputs(graph, 1), graph.layers
+    assert isinstance(layer, MatMul)
+    one, whole = replace(layer, parts=1), layer.accumulate([inputs["a"], inputs["b"]], -128)
+    for part in range(6):
+        a, b = (np.split(array.reshape(len(array), 1, -1), 6, axis=2)[part] for array in (inputs["a"], inputs["b"]))
+        np.testing.assert_array_equal(np.split(whole.reshape(len(whole), -1), 6, axis=1)[part],
+                                      one.accumulate([a, b], -128)[:, 0])
+
+
+def test_a_part_has_no_keys_of_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Weights of the first part for all of them give other bytes."""
+    load = Tile.load_turned
+    monkeypatch.setattr(Tile, "load_turned", lambda self, part, first, *others: load(self, part, first % 49, *others))
+    program, kept = compile_kept(product_graph(reduced=16, rows=49, **WINDOW),  # type: ignore[arg-type]
+                                 TURNING["turn 64"])
+    with pytest.raises(AssertionError, match="layer product"):
+        check_in_every_order(program, kept, 1)
+
+
+def test_parts_take_the_corner_turn() -> None:
+    with pytest.raises(UnfitError, match="in parts of their pixels; build with --features turn"):
+        compile_graph(IN_PARTS["scores"], MACHINES["64"])
 
 
 @pytest.mark.parametrize("form, name", with_full(
@@ -103,9 +145,11 @@ def test_values_are_those_of_onnxruntime(rng: np.random.Generator) -> None:
 
 
 @pytest.mark.parametrize("by_channels", [False, True])
-def test_ranges_and_distances(rng: np.random.Generator, by_channels: bool) -> None:
-    made = product_graph(reduced=6, rows=5, size=(1, 7), zero_points=(100, -128), by_channels=by_channels, outputs=8)
-    for graph in (made, compile_graph(made, MACHINES["16"])[1]):
+@pytest.mark.parametrize("parts", [1, 3])
+def test_ranges_and_distances(rng: np.random.Generator, parts: int, by_channels: bool) -> None:
+    made = product_graph(reduced=6, rows=5, size=(1, 7), zero_points=(100, -128), by_channels=by_channels, outputs=8,
+                         parts=parts)
+    for graph in (made, compile_graph(made, MACHINES["16"] if parts == 1 else TURNING["turn 16"])[1]):
         reads = input_ranges(graph)
         for _ in range(20):
             ends = {name: rng.choice([-128, 127], graph.tensors[name].shape).astype(np.int8) for name in "ab"}

@@ -26,6 +26,7 @@ Rng = np.random.Generator
 CONFIG = NpuConfig.preset(64, gather=1)
 MACHINE = Machine.of(CONFIG)
 ROWS = NpuConfig.preset(64, turn=1, rows=64)
+PRODUCTS = NpuConfig.preset(64, turn=1, rows=64, product=1, table=1)
 
 
 def projected(b: Builder, x: str, heads: int, tokens: int, size: int, point: int, *, axes: list[int]) -> str:
@@ -86,16 +87,55 @@ def test_a_machine_without_gathered_loads(rng: Rng, tmp_path: Path) -> None:
     assert [reason.code for reason in cut.host.values()] == ["needs-unit"]
 
 
+@pytest.mark.parametrize("heads, parts, size, points",
+                         [(1, 4, 16, (3, -7)), (3, 5, 20, (-128, 127)), (2, 2, 7, (0, 0))])
+def test_parts_of_pixels(heads: int, parts: int, size: int, points: tuple[int, int], rng: Rng, seed: int,
+                         tmp_path: Path) -> None:
+    """Windows of tokens are parts of a tensor's pixels, each with keys and values of its own: of 7x7, cut and put
+    together again by layers that move them.
+    """
+    b, width = Builder(rng), heads * size
+    x = b.dequantize(b.input(1, 7, 7 * parts, width), 0.05, 3)
+    x = b.requantize(b.node("MatMul", x, b.weights(width, width, axis=1)), 0.05, 3)
+    y = b.node("Transpose", b.node("Reshape", x, b.constant(np.array([7, parts, 7, width]))), perm=[1, 0, 2, 3])
+    y = b.node("Reshape", y, b.constant(np.array([parts, 49, width])))
+
+    def projected(point: int, *axes: int) -> str:
+        z = b.requantize(b.node("MatMul", y, b.weights(width, width, axis=1)), 0.05, point)
+        return b.node("Transpose", b.node("Reshape", z, b.constant(np.array([parts, 49, heads, size]))), perm=axes)
+
+    product = b.node("MatMul", projected(points[0], 0, 2, 1, 3), projected(points[1], 0, 2, 3, 1))
+    product = b.requantize(product, 0.083)
+    bias = b.constant(rng.normal(0, 3, (heads, 49, 49)).astype(np.float32))
+    masked = b.requantize(b.node("Add", product, bias), 0.09)
+    shares = b.requantize(b.node("Softmax", masked, axis=-1), 1 / 256, -128)
+    mixed = b.requantize(b.node("MatMul", shares, projected(points[1], 0, 2, 1, 3)), 0.047, 1)
+    mixed = b.node("Transpose", mixed, perm=[0, 2, 1, 3])
+    mixed = b.node("Reshape", mixed, b.constant(np.array([parts, 7, 7, width])))
+    mixed = b.node("Transpose", mixed, perm=[1, 0, 2, 3])
+    mixed = b.node("Reshape", mixed, b.constant(np.array([1, 7, 7 * parts, width])))
+    total = b.node("Transpose", b.requantize(b.node("Add", x, mixed), 0.1), perm=[0, 3, 1, 2])
+    b.output(b.quantize(b.node("Conv", total, b.weights(5, width, 3, 3))))
+    imported = load_model(b.save(tmp_path), machine=Machine.of(PRODUCTS))
+    kinds = [layer.op for layer in imported.graph.layers]
+    assert kinds.count("matmul") == 2 * heads and kinds.count("softmax") == 1 and kinds.count("move") == 2
+    assert all(layer.parts == parts for layer in imported.graph.of(MatMul))
+    assert compare_model(imported, b.samples()).largest <= 1
+    run_and_compare(*compile_kept(imported.graph, PRODUCTS), seed, ("load", "store"))
+    with raises(GraphError, "needs-unit", unit="turn"):
+        load_model(b.save(tmp_path), machine=MACHINE)
+
+
 def test_heads_that_are_no_channels(rng: Rng, tmp_path: Path) -> None:
-    """Windows of tokens are parts of a tensor's pixels."""
+    """Every second channel of a head, and a head of which one part is missing."""
     b = Builder(rng)
     x = b.dequantize(b.input(1, 16, 32), 0.05, 3)
     y = b.requantize(b.node("MatMul", x, b.weights(32, 32, axis=1)), 0.05, 0)
-    y = b.node("Reshape", y, b.constant(np.array([4, 4, 32])))
+    y = b.node("Transpose", b.node("Reshape", y, b.constant(np.array([4, 4, 32]))), perm=[1, 2, 0])
     b.output(b.quantize(b.node("Reshape", b.node("MatMul", y, b.node("Transpose", y, perm=[0, 2, 1])),
-                               b.constant(np.array([1, 16, 4])))), rank=3)
+                               b.constant(np.array([1, 128, 32])))), rank=3)
     with raises(GraphError, "rearranged"):
-        load_model(b.save(tmp_path), machine=MACHINE)
+        load_model(b.save(tmp_path), machine=Machine.of(ROWS))
 
 
 @pytest.mark.slow

@@ -77,9 +77,8 @@ BLOCKS: dict[str, Callable[[Builder, Tensor], Tensor]] = {
 }
 
 
-#: Nodes of them that the processor has, at most: a learnt token in front, activation functions at the end, and what
-#: moves pixels.
-LEFT = {"deit": 1, "kwt": 1, "yolo11": 2, "mobilevit": 12}
+#: Nodes of them that the processor has, at most: a learnt token in front, activation functions at the end.
+LEFT = {"deit": 1, "kwt": 1, "yolo11": 2, "mobilevit": 2}
 UNITS = NpuConfig.preset(64, depthwise=1, gather=1, table=1, rows=64, turn=1)
 
 

@@ -1,6 +1,6 @@
 """Products of two activations, and the copy of one of them that has the order in which a machine takes weights."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -136,7 +136,8 @@ class MatMul(Layer):
     Row k is pixel k of that tensor, with as many channels as the input; or, ``by_channels``, channel k, with as many
     pixels as the input has channels. Sums are ``(a - zero_points[0]) * (b - zero_points[1])``, but for the products of
     both zero points, which are in the bias. Outputs beyond the last row have sums of 0. ``turned``: the tensor is that
-    of a `Turn`, in this order.
+    of a `Turn`, in this order. With several ``parts`` the pixels of input and matrix are as many runs of equal length,
+    and each run of the input has a matrix of its own, that of the other's run.
     """
 
     matrix: str
@@ -148,6 +149,7 @@ class MatMul(Layer):
     zero_points: tuple[int, int]
     by_channels: bool = False
     turned: WeightOrder | None = None
+    parts: int = 1
 
     op = "matmul"
 
@@ -175,20 +177,29 @@ class MatMul(Layer):
         channels, height, width = second.shape
         if first.shape[0] != self.reduced or not 1 <= self.rows <= self.outputs:
             yield f"multiplies {self.reduced} channels with {self.rows} rows, of {self.outputs} outputs"
-        if self.turned is None:
-            rows, reduced = (channels, height * width) if self.by_channels else (height * width, channels)
+        pixels, rest = divmod(height * width, self.parts)
+        if rest or first.shape[1] * first.shape[2] % self.parts or self.turned and self.parts > 1:
+            yield f"multiplies {self.parts} parts, which its pixels are not"
+        elif self.turned is None:
+            rows, reduced = (channels, pixels) if self.by_channels else (pixels, channels)
             if (rows, reduced) != (self.rows, self.reduced):
                 yield f"multiplies with {self.rows} rows of {self.reduced}, and there are {rows} of {reduced}"
         elif (channels, height * width) != (self.turned.steps * self.turned.beat,
                                             self.turned.blocks(self.reduced) * self.turned.rows(self.outputs)):
             yield "its matrix is not turned as it says"
 
-    def _rows(self, values: np.ndarray) -> np.ndarray:
-        """The matrix, (..., rows, reduced), of its tensor's values."""
+    def _parts(self, values: np.ndarray) -> np.ndarray:
+        """(..., C, H, W) as (..., parts, C, pixels of a part)."""
         *before, channels, height, width = values.shape
-        flat = values.reshape(*before, channels, height * width)
+        parts = values.reshape(*before, channels, self.parts, height * width // self.parts)
+        return np.moveaxis(parts, -2, -3)
+
+    def _rows(self, values: np.ndarray) -> np.ndarray:
+        """The matrix of each part, (..., parts, rows, reduced), of its tensor's values."""
+        flat = self._parts(values)
         if self.turned is None:
             return flat if self.by_channels else flat.swapaxes(-1, -2)
+        before = flat.shape[:-2]
         channel, output = self.turned.places(self.reduced, self.outputs)
         inside = (channel < self.reduced) & (output < self.rows)
         matrix = np.zeros((*before, self.rows, self.reduced), values.dtype)
@@ -196,13 +207,14 @@ class MatMul(Layer):
         return matrix
 
     def _outputs(self, sums: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
-        """(..., rows, pixels) as (..., outputs, H, W)."""
-        more = [(0, 0)] * (sums.ndim - 2) + [(0, self.outputs - self.rows), (0, 0)]
-        return np.pad(sums, more).reshape(*sums.shape[:-2], self.outputs, *shape)
+        """(..., parts, rows, pixels of a part) as (..., outputs, H, W)."""
+        sums = np.moveaxis(sums, -3, -2)
+        more = [(0, 0)] * (sums.ndim - 3) + [(0, self.outputs - self.rows), (0, 0), (0, 0)]
+        return np.pad(sums, more).reshape(*sums.shape[:-3], self.outputs, *shape)
 
     def accumulate(self, operands: Sequence[np.ndarray], zero_point: int) -> np.ndarray:
         x, (first, second) = operands[0], self.zero_points
-        a = x.reshape(*x.shape[:-2], -1).astype(np.int64) - first
+        a = self._parts(x).astype(np.int64) - first
         b = self._rows(operands[1]).astype(np.int64) - second
         return self._outputs(b @ a - self.reduced * first * second, x.shape[-2:])
 
@@ -221,9 +233,13 @@ class MatMul(Layer):
         return np.where(channels, lowest, 0), np.where(channels, highest, 0)
 
     def sum_distance(self, apart: Sequence[np.ndarray]) -> np.ndarray:
-        a = apart[0].reshape(*apart[0].shape[:-2], -1).sum(axis=-2, keepdims=True)
+        a = self._parts(apart[0]).sum(axis=-2, keepdims=True)
         b = self._rows(apart[1]).sum(axis=-1, keepdims=True)
         return self._outputs(255 * (a + b), apart[0].shape[-2:])
 
     def macs(self, target: Tensor) -> int:
         return self.reduced * self.rows * target.shape[1] * target.shape[2]
+
+    @property
+    def form(self) -> Hashable:
+        return *super().form, self.parts    # type: ignore[misc]

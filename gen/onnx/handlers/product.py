@@ -7,6 +7,7 @@ import numpy as np
 from gen.onnx.context import Context
 from gen.onnx.heads import activations_product
 from gen.onnx.model import NodeError
+from gen.onnx.permuted import permuted
 from gen.onnx.refusals import refusal
 from gen.onnx.registry import Inputs, Registry, at
 from gen.onnx.transposed import transposed
@@ -44,12 +45,16 @@ def _product(context: Context, value: Value | None, matrix: Kernel) -> Pending:
     lying = channels_first(value.order) if len(before) > 4 or before[0] != 1 else np.moveaxis(value.order, -1, 1)
     real = context.activation(replace(value, quantised=replace(value.quantised, order=lying)))
     channels, *size = context.graph.tensors[real.quantised.tensor].shape
+    if not is_plain(real.order):
+        lies = permuted(context.graph, real, (lying.shape[-2], lying.shape[-1]))
+        real = real if lies is None or not is_plain(lies.order) else lies
+        channels, *size = context.graph.tensors[real.quantised.tensor].shape
     if channels != features or not is_plain(real.order):
         real = transposed(context, real) or real
         channels, *size = context.graph.tensors[real.quantised.tensor].shape
     if channels != features or not is_plain(real.order):
-        raise NodeError("takes neither a vector nor pixels with channels last, and the machine moves no data; "
-                        "transpose the channels after the other axes", code="rearranged")
+        raise NodeError("takes neither a vector nor pixels with channels last, and the machine moves whole pixels "
+                        "alone; transpose the channels after the other axes", code="rearranged")
     kernel = Kernel(matrix.weights.reshape(outputs, channels, 1, 1), matrix.scale, matrix.bias)
     order = np.arange(outputs * size[0] * size[1]).reshape(outputs, -1).T.reshape(*before[:-1], outputs)
     return convolved(name, real, kernel, Windows((1, 1), (1, 1), (0, 0, 0, 0), (size[0], size[1])), order)
@@ -87,7 +92,8 @@ def matrix_product(context: Context, inputs: Inputs) -> Value:
 
 @HANDLERS.handles("MatMul", conditions=(
     "as Gemm; the constant matrix may also be in front, of a matrix for each sample. With `--features turn` or "
-    "`gather` also of two activations, for each head, whose result is quantised at once"))
+    "`gather` also of two activations, for each head, whose result is quantised at once; with `turn` of parts of the "
+    "pixels, too, each with matrices of its own (windows, patches)"))
 def product(context: Context, inputs: Inputs) -> Value:
     """Weights in front stand for their transposition after: ``W @ x`` is that of ``x.T @ W.T``."""
     if not isinstance(inputs[0], Constant | QuantisedConstant):
