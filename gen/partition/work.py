@@ -14,7 +14,8 @@ __all__ = ["Work", "multiplications"]
 #: Operator -> the inputs that it multiplies.
 _FACTORS = {"Conv": (0, 1), "ConvTranspose": (0, 1), "ConvInteger": (0, 1), "QLinearConv": (0, 3), "Gemm": (0, 1),
             "QGemm": (0, 3), "MatMul": (0, 1), "MatMulInteger": (0, 1), "QLinearMatMul": (0, 3)}
-
+#: Their weights of the input and between steps are multiplied at each step.
+_RECURRENT = ("LSTM", "GRU", "RNN")
 
 #: Nodes that are no work of their own.
 _NO_WORK = ("QuantizeLinear", "DequantizeLinear")
@@ -31,7 +32,9 @@ class Work:
 
     @classmethod
     def of(cls, cut: Partition) -> "Work":
-        """``multiplications``: of convolutions and matrix products; ``nodes``: but those that only quantise."""
+        """``multiplications``: of convolutions, matrix products and recurrent layers; ``nodes``: but those that only
+        quantise.
+        """
         nodes = [node.name for node in cut.model.nodes if node.op not in _NO_WORK]
         macs = multiplications(cut.model.proto)
         host = sum(multiplications(segment.model) for segment in cut.segments if segment.place == "host")
@@ -45,7 +48,14 @@ def multiplications(model: onnx.ModelProto) -> int:
               for value in (*graph.input, *graph.value_info, *graph.output)
               if value.type.tensor_type.HasField("shape")}
     shapes |= {tensor.name: list(tensor.dims) for tensor in model.graph.initializer}
-    return sum(_of_node(node, shapes) for node in model.graph.node if node.op_type in _FACTORS)
+    return sum(_of_steps(node, shapes) if node.op_type in _RECURRENT else _of_node(node, shapes)
+               for node in model.graph.node if node.op_type in (*_FACTORS, *_RECURRENT))
+
+
+def _of_steps(node: onnx.NodeProto, shapes: Mapping[str, list[int]]) -> int:
+    steps, *weights = (shapes.get(name, []) for name in node.input[:3])
+    layout = next((attribute.i for attribute in node.attribute if attribute.name == "layout"), 0)
+    return steps[layout] * sum(map(math.prod, weights)) if steps and all(weights) else 0
 
 
 def _of_node(node: onnx.NodeProto, shapes: Mapping[str, list[int]]) -> int:

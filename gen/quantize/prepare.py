@@ -8,7 +8,7 @@ import numpy as np
 import onnx
 from onnx import numpy_helper, version_converter
 
-from gen.onnx.fused import SPREADS
+from gen.onnx.fused import QUANTISED_SPREADS
 from gen.onnx.light import inferred, light, without_initializers
 from gen.onnx.names import unique
 from gen.onnx.passes import (
@@ -30,6 +30,7 @@ from gen.quantize.norms import spread_norms
 from gen.quantize.options import QuantizeError
 from gen.quantize.quotients import spread_quotients
 from gen.quantize.shifts import move_shifts
+from gen.quantize.sums_apart import keep_sums_apart
 
 __all__ = ["initializers", "prepare", "quantised_node"]
 
@@ -82,8 +83,8 @@ def prepare(model: onnx.ModelProto) -> onnx.ModelProto:
         model = spread_norms(whole)
     model = _optimised(_spread(model))
     # Some of it once more, as there are more constants now.
-    for apply in (make_masks_finite, find_layer_norms, spread_norms, spread_quotients, count_padding, hoist_transposes,
-                  sink_transposes, merge_pool_padding, find_prelus, move_shifts, drop_unused):
+    for apply in (keep_sums_apart, make_masks_finite, find_layer_norms, spread_norms, spread_quotients, count_padding,
+                  hoist_transposes, sink_transposes, merge_pool_padding, find_prelus, move_shifts, drop_unused):
         model = apply(model)
     graph = inferred(as_shaped(light(model)))
     for name in ("output", "value_info"):
@@ -101,11 +102,11 @@ def prepare(model: onnx.ModelProto) -> onnx.ModelProto:
 
 def _spread(model: onnx.ModelProto) -> onnx.ModelProto:
     """What stands for several operators as those; onnxruntime would look into none of it."""
-    if not any((node.domain, node.op_type) in SPREADS for node in model.graph.node):
+    if not any((node.domain, node.op_type) in QUANTISED_SPREADS for node in model.graph.node):
         return model
     whole = onnx.ModelProto()
     whole.CopyFrom(model)
-    return spread_fused(whole)
+    return drop_unused(spread_fused(whole, QUANTISED_SPREADS))
 
 
 def _without_defaults(model: onnx.ModelProto) -> onnx.ModelProto:

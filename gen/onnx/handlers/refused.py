@@ -5,6 +5,8 @@ Such nodes are the processor's, where a model may be cut (`gen.partition`).
 
 from collections.abc import Mapping
 
+from gen.onnx.fused.recurrent import FUNCTIONS, MOST_STEPS
+
 __all__ = ["REFUSALS", "REFUSED"]
 
 #: Operators of ONNX -> what is said after their name, with the way out if there is one.
@@ -17,7 +19,9 @@ REFUSALS: Mapping[tuple[str, ...], str] = {
     ("LpNormalization", "MeanVarianceNormalization", "LRN"):
         "has no layer on the machine, as its scale depends on the values; train with BatchNormalization in its place",
     ("LSTM", "GRU", "RNN"):
-        "has no layer on the machine, which keeps no state",
+        "has no layer on the machine between quantised values; `quantize` takes it apart in a float model, step by "
+        f"step (up to {MOST_STEPS} steps, of a number that is known; without `clip`, `input_forget`, `P` and lengths "
+        f"of single sequences; its functions are {', '.join(FUNCTIONS)})",
     ("If", "Loop", "Scan"):
         "has no layer on the machine, whose programs have no branches; export the model without control flow",
     ("ArgMax", "ArgMin", "TopK", "NonMaxSuppression", "LogSoftmax", "Hardmax"):

@@ -4,7 +4,11 @@ import numpy as np
 import onnx
 from onnx import helper, numpy_helper
 
-__all__ = ["constant_of", "small_constants"]
+__all__ = ["constant_of", "small_constants", "zeros_of"]
+
+#: Operators that give zeros for zeros, whatever their other inputs are.
+_KEEP_ZEROS = ("Cast", "Expand", "Flatten", "Gather", "Identity", "Reshape", "Slice", "Squeeze", "Tile", "Transpose",
+               "Unsqueeze")
 
 
 def constant_of(graph: onnx.GraphProto, name: str) -> np.ndarray | None:
@@ -20,6 +24,23 @@ def small_constants(graph: onnx.GraphProto, most: int) -> dict[str, np.ndarray]:
               if np.prod(tensor.dims, dtype=np.int64) <= most}
     arrays |= {node.output[0]: _held(node) for node in graph.node if node.op_type == "Constant"}
     return {name: array for name, array in arrays.items() if array is not None and array.size <= most}
+
+
+def zeros_of(graph: onnx.GraphProto) -> set[str]:
+    """Values that are zeros whatever the model is given, though their shape may depend on that: first states of
+    recurrent layers.
+    """
+    zeros = {name for name, array in small_constants(graph, 1 << 16).items() if not array.any()}
+    for node in graph.node:
+        if node.op_type == "ConstantOfShape":
+            made = next((_array(attribute.t) for attribute in node.attribute if attribute.name == "value"), None)
+            still = made is None or not made.any()
+        else:
+            still = bool(node.input) and (node.op_type in _KEEP_ZEROS and node.input[0] in zeros
+                                          or node.op_type == "Concat" and all(name in zeros for name in node.input))
+        if still:
+            zeros.update(name for name in node.output if name)
+    return zeros
 
 
 def _held(node: onnx.NodeProto) -> np.ndarray | None:

@@ -64,12 +64,15 @@ def _is_small(dims: Sequence[onnx.TensorShapeProto.Dimension]) -> bool:
 
 
 def _has_products_of_one(model: onnx.ModelProto) -> bool:
-    """Whether there is a convolution or a matrix product of an input whose first axis is 1."""
+    """Whether there is a convolution or a matrix product of an input whose first axis is 1, or not known yet: shapes
+    that nodes of constants compute are known later.
+    """
     types = value_types(model)
     constants = {tensor.name for tensor in model.graph.initializer}
-    return any(types[name].tensor_type.shape.dim[:1] and types[name].tensor_type.shape.dim[0].dim_value == 1
+    return any(dims[0].dim_value == 1 or not dims[0].HasField("dim_value")
                for node in model.graph.node if node.op_type in PRODUCTS
-               for name in node.input[:1] if name in types and name not in constants)
+               for name in node.input[:1] if name in types and name not in constants
+               for dims in [types[name].tensor_type.shape.dim] if dims)
 
 
 def _freed(model: onnx.ModelProto, names: Collection[str], batch: int) -> onnx.ModelProto:

@@ -3,19 +3,25 @@
 import onnx
 
 from gen.onnx.fused import SPREADS, Fused, LaterError, UnsupportedError
+from gen.onnx.fused.spread import Spreads
 from gen.onnx.passes.check_types import known_types
-from gen.onnx.passes.constants import constant_of
+from gen.onnx.passes.constants import constant_of, zeros_of
 
 __all__ = ["spread_fused"]
 
+_RECURRENT = ("LSTM", "GRU", "RNN")
+#: Operators after which values are those of steps still.
+_KEEP_STEPS = ("Cast", "Dropout", "Identity", "LeakyRelu", "Relu", "Reshape", "Sigmoid", "Squeeze", "Tanh", "Transpose",
+               "Unsqueeze")
 
-def spread_fused(model: onnx.ModelProto) -> onnx.ModelProto:
+
+def spread_fused(model: onnx.ModelProto, spreads: Spreads = SPREADS) -> onnx.ModelProto:
     """The nodes that each stands for, in its place, where that form can be spread; the others stay.
 
     Shape inference stops at onnxruntime's operators, so once some are spread more can be.
     """
-    while any(_key(node) in SPREADS for node in model.graph.node):
-        if not _spread(model):
+    while any(_key(node) in spreads for node in model.graph.node):
+        if not _spread(model, spreads):
             break
     return model
 
@@ -24,20 +30,31 @@ def _key(node: onnx.NodeProto) -> tuple[str, str]:
     return "" if node.domain == "ai.onnx" else node.domain, node.op_type
 
 
-def _spread(model: onnx.ModelProto) -> bool:
+def _stepwise(graph: onnx.GraphProto) -> set[str]:
+    """What recurrent layers give at their steps, moved or changed value by value."""
+    made: set[str] = set()
+    for node in graph.node:
+        if node.op_type in _RECURRENT or node.op_type in _KEEP_STEPS and node.input and node.input[0] in made:
+            made.update(node.output[:1])
+    return made
+
+
+def _spread(model: onnx.ModelProto, spreads: Spreads) -> bool:
     """Whether any node could be spread."""
     graph, nodes, constants = model.graph, list[onnx.NodeProto](), list[onnx.TensorProto]()
     shapes = {name: tuple(dim.dim_value for dim in kind.tensor_type.shape.dim)
               for name, kind in known_types(model).items() if kind.tensor_type.HasField("shape")}
     taken = {n for node in graph.node for n in (node.name, *node.input, *node.output)}
     taken |= {tensor.name for tensor in graph.initializer}
+    zeros, stepwise = zeros_of(graph), _stepwise(graph)
     for node in graph.node:
         made = [node]
-        if _key(node) in SPREADS:
+        if _key(node) in spreads:
             held = {name: constant_of(graph, name) for name in node.input if name}
-            fused = Fused(node, {name: array for name, array in held.items() if array is not None}, shapes, taken)
+            known = {name: array for name, array in held.items() if array is not None}
+            fused = Fused(node, known, shapes, taken, zeros, stepwise)
             try:
-                SPREADS[_key(node)](fused)
+                spreads[_key(node)](fused)
                 made = fused.nodes
                 constants += fused.initializers
             except (LaterError, UnsupportedError, ValueError, IndexError, KeyError, TypeError):
