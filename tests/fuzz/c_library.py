@@ -2,7 +2,8 @@
 
     python -m tests.fuzz.c_library WAY COUNT SEED [TARGET]
 
-TARGET is image (default: the library, on images), model (a model in C) or states (the same, which keeps outputs).
+TARGET is image (default: the library, on images), model (a model in C), states (the same, which keeps outputs), doctor
+(the ladder of a new board, and dumps, of a device that does anything) or uio X
 
 WAY is libfuzzer (clang: AddressSanitizer, UndefinedBehaviorSanitizer, cases led by coverage), sanitizers (the same two
 of any compiler, cases from a generator), pages (no sanitizer: blocks end where memory does) or arm (the same on a
@@ -17,6 +18,8 @@ import sys
 from pathlib import Path
 
 from cores.config import NpuConfig
+from gen.bringup.programs import bring_up
+from gen.deploy.c_bringup import c_bringup
 from gen.hw.export import driver_header
 from tests.c_targets import DATA, FUNCTIONS, LIBRARY
 from tests.fuzz.c_model import write_model
@@ -32,7 +35,10 @@ _LONGEST = 208
 
 #: Target -> what it reaches, which it prints in the end.
 TARGETS = {"image": r"(\d+) images loaded, (\d+) inputs written", "model": r"(\d+) samples begun, (\d+) ended",
-           "states": r"(\d+) samples begun, (\d+) ended"}
+           "states": r"(\d+) samples begun, (\d+) ended",
+           "doctor": r"(\d+) ladders climbed, (\d+) checks failed", "uio": r"(\d+) devices opened, (\d+) refused"}
+#: Target -> its sources in the library; a model brings its own.
+_OWN = {"image": ("npugen.c",), "doctor": ("npugen.c", "npugen_doctor.c", "npugen_dump.c"), "uio": ("npugen_uio.c",)}
 #: Way -> compilers of which the first that is here is taken, their options, and what runs the result.
 WAYS: dict[str, tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]] = {
     "libfuzzer": (("clang",), (f"-fsanitize=fuzzer,{_SANITIZERS}", "-fno-sanitize-recover=all"), ()),
@@ -60,12 +66,16 @@ def _build(folder: Path, way: str, target: str) -> Path:
     if subprocess.run([compiler, *options, "-o", "empty", "empty.c"], cwd=folder, capture_output=True).returncode:
         raise NotHereError(f"{way}: {compiler} does not link {' '.join(options)}")
     sources = ["replay.c"] * (way != "libfuzzer")
-    if target == "image":
-        (folder / "npugen_regs.h").write_text(driver_header(NpuConfig.preset(16)))
-        sources, own = ["image.c", *sources], [_LIBRARY / "npugen.c"]
-    else:
-        write_model(folder, NpuConfig.preset(16), states=target == "states")
+    config = NpuConfig.preset(16)
+    if target in ("model", "states"):
+        write_model(folder, config, states=target == "states")
         sources, own = ["model.c", *sources], [folder / name for name in (FUNCTIONS, *LIBRARY, DATA)]
+    else:
+        (folder / "npugen_regs.h").write_text(driver_header(config))
+        for name, content in (c_bringup(bring_up(config)) if target == "doctor" else {}).items():
+            (folder / name).write_bytes(content)
+        sources, own = [f"{target}.c", *sources], [_LIBRARY / name for name in _OWN[target]]
+        own += [folder / "npugen_bringup_data.S"] * (target == "doctor")
     binary = folder / f"{way}-{target}"
     subprocess.run([compiler, *_STRICT, "-ffp-contract=off", *options, f"-I{folder}", f"-I{_LIBRARY}", "-o", binary,
                     *(_HERE / name for name in sources), *own, "-lm"], cwd=folder, check=True, capture_output=True,

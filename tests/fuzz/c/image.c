@@ -5,7 +5,7 @@
  * pages that there are not. Beyond that: what is loaded is what fits, reckoned in another way, and values that were
  * packed come back. `python -m tests.fuzz.c_library` builds and runs it.
  */
-#include "case.h"
+#include "device.h"
 
 #define MAPS 3
 

@@ -6,7 +6,7 @@
  * largest one, and a state that the model keeps is the output of that sample. The model is that of
  * tests/fuzz/c_model.py, and has the states that this file knows.
  */
-#include "case.h"
+#include "device.h"
 #include "npugen_model.h"
 
 static unsigned long run_whole, begun_slots; /* of this process */
