@@ -9,8 +9,11 @@ _SCRIPT = "npugen"
 
 
 def called() -> str:
-    """What the user has typed to start it: ``npugen`` or ``python -m gen``."""
-    return _SCRIPT if os.path.basename(sys.argv[0]) == _SCRIPT else "python -m gen"
+    """What the user has typed to start it: ``npugen``, ``python -m npugen`` or ``python -m gen``."""
+    folder, name = os.path.split(sys.argv[0])
+    if name == _SCRIPT:
+        return _SCRIPT
+    return f"python -m {_SCRIPT if os.path.basename(folder) == _SCRIPT and name == '__main__.py' else 'gen'}"
 
 
 def speaker(command: str | None = None) -> str:

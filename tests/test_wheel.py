@@ -23,7 +23,7 @@ import pytest
 
 from tests.conftest import ROOT
 
-PACKAGES = ("boards", "cores", "gen", "npudriver", "sim")
+PACKAGES = ("boards", "cores", "gen", "npudriver", "npugen", "sim")
 
 
 def build_wheel(folder: Path) -> Path:

@@ -3,9 +3,10 @@
 from cores.config.core import ConfigError
 from cores.config.npu_config import NpuConfig
 from cores.config.parts import part_of
-from cores.config.presets import COMPUTING_FEATURES, FEATURES, PRESET_MACS, PURPOSES
+from cores.config.presets import COMPUTING_FEATURES, FEATURES, PRESET_MACS, PURPOSES, features_together
 from cores.config.units import UNITS, Unit
 
 __all__ = [
-    "COMPUTING_FEATURES", "FEATURES", "PRESET_MACS", "PURPOSES", "UNITS", "ConfigError", "NpuConfig", "Unit", "part_of",
+    "COMPUTING_FEATURES", "FEATURES", "PRESET_MACS", "PURPOSES", "UNITS", "ConfigError", "NpuConfig", "Unit",
+    "features_together", "part_of",
 ]

@@ -1,13 +1,14 @@
 """Lanes by their MACs, and optional units by their names."""
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import asdict
 
 from cores.config.core import ConfigError
 from cores.config.units import UNITS, Settings
 
 __all__ = [
-    "COMPUTING_FEATURES", "FEATURES", "PRESET_MACS", "PURPOSES", "feature_fields", "features_of", "preset_fields",
+    "COMPUTING_FEATURES", "FEATURES", "PRESET_MACS", "PURPOSES", "feature_fields", "features_of",
+    "features_together", "preset_fields",
 ]
 
 #: Lanes and memory depths of each ``--macs`` preset, by what it is for: networks with zeros among their weights, whose
@@ -91,3 +92,20 @@ def _other_lanes(config: Settings, wanted: Collection[str]) -> dict[str, int]:
     if not units or any(getattr(config, name) != value for name, value in preset.items()):
         return {}
     return preset_fields(config.macs, {units[0].fields[0]: 1})
+
+
+def features_together(make: Callable[[Sequence[str]], object], names: Iterable[str]
+                      ) -> tuple[list[str], dict[str, list[str]]]:
+    """Those of ``names`` that a machine can have, each beside those before it, and reason -> names of the others.
+
+    ``make`` raises ConfigError for features that it cannot have.
+    """
+    kept: list[str] = []
+    left_out: dict[str, list[str]] = {}
+    for name in names:
+        try:
+            make([*kept, name])
+            kept.append(name)
+        except ConfigError as error:
+            left_out.setdefault(str(error), []).append(name)
+    return kept, left_out

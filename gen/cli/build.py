@@ -110,30 +110,17 @@ def write_files(folder: Path, board: "Board", config: "NpuConfig", before: Calla
     """
     for name in ("npu.v", *get_family(board.family).project):
         require_writable(folder / name)
-    from cores.emit import emit_verilog
-    from gen.bringup.programs import bring_up
-    from gen.hw.export import descriptions, driver_header, manifest, register_map, vendor_project
-    from npudriver.bringup import BRINGUP
+    from gen.deploy.build_files import build_files
 
     with status(f"{config.macs} MACs for {board.title}"):
-        verilog = emit_verilog(config)
-        files: dict[str, str | bytes] = {
-            "npu.v": verilog,
-            "config.json": config.to_json() + "\n",
-            "register_map.md": register_map(config),
-            "npugen_regs.h": driver_header(config),
-            **descriptions(board, config),
-            **vendor_project(board, config),
-            BRINGUP: bring_up(config).content(),
-        }
-        files["manifest.json"] = manifest(board, config, files)
+        files = build_files(board, config)
     for name in files:
         require_writable(folder / name)
     clear(folder, board)
     before()
     for name, content in files.items():
         write_file(folder / name, content)
-    return verilog, list(files)
+    return str(files["npu.v"]), list(files)
 
 
 def run(arguments: argparse.Namespace) -> int:

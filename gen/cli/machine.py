@@ -8,7 +8,16 @@ from typing import TYPE_CHECKING
 
 from boards.board import Board
 from boards.registry import BOARDS, get_board
-from cores.config import COMPUTING_FEATURES, FEATURES, PRESET_MACS, PURPOSES, UNITS, ConfigError, NpuConfig
+from cores.config import (
+    COMPUTING_FEATURES,
+    FEATURES,
+    PRESET_MACS,
+    PURPOSES,
+    UNITS,
+    ConfigError,
+    NpuConfig,
+    features_together,
+)
 from gen.cli.calibration import chosen_calibration, say
 from gen.cli.common import messages, status
 from gen.cli.errors import UsageError
@@ -194,15 +203,8 @@ def _load(path: Path) -> NpuConfig:
 
 
 def _with_all(with_features: Callable[[Sequence[str]], NpuConfig], names: Sequence[str]) -> NpuConfig:
-    """Every feature that can be had beside those before it; what is left out is said."""
-    kept: list[str] = []
-    left_out: dict[str, list[str]] = {}     # reason -> features
-    for name in names:
-        try:
-            with_features([*kept, name])
-            kept.append(name)
-        except ConfigError as error:
-            left_out.setdefault(str(error), []).append(name)
+    """Every feature that can be had; what is left out is said."""
+    kept, left_out = features_together(with_features, names)
     if left_out:
         listed = "; ".join(f"without {', '.join(names)} ({reason})" for reason, names in left_out.items())
         messages.print(f"--features {_ALL}: {listed}", soft_wrap=True)

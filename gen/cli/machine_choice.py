@@ -27,24 +27,11 @@ def choose_machine(arguments: argparse.Namespace, model: Path, board: "Board", p
     ``given``: MACs, and fields that were given by hand. Raises CommandError, GraphError, OSError and what `gen.explore`
     does.
     """
-    from cores.config import PURPOSES
-    from gen.explore.choice import choose
-    from gen.explore.ledger import Ledger
-    from gen.explore.machines import MachineProblem
-    from gen.explore.meter import MachineMeter
-    from gen.explore.search import evaluated
-    from gen.explore.space import Space
-    from gen.explore.workers import local_workers
-    from gen.onnx.machine import Machine
+    from gen.explore.choice import choose_for
 
     with status(f"choosing a machine for {model.name}, a minute or more for a large model"):
-        meter = MachineMeter([_read(arguments, model)])
-        meter.model(meter.models[0].digest).graphs(Machine.complete())
-        point = {**given, "memory": board.name, "clock": board.clock_mhz}
-        problem = MachineProblem(Space({"for": PURPOSES}), board, meter, ("ms", "area"))
-        ledger = Ledger(meter.identity, Ledger.default_folder())
-        with local_workers(meter, min(len(purposes), len(os.sched_getaffinity(0)))) as workers:
-            choice = choose(problem, point, lambda points: evaluated(problem, points, workers, ledger), purposes)
+        choice = choose_for(_read(arguments, model), board, given, purposes,
+                            processes=len(os.sched_getaffinity(0)))
     _say(choice, model, board)
     return choice.chosen.purpose, choice.chosen.features
 

@@ -13,7 +13,7 @@ from gen.cli.compile import add_compiler_options
 from gen.cli.errors import UsageError
 from gen.cli.machine import add_machine_options, chosen_board, open_given
 from gen.cli.memory import add_memory_option, chosen_memory
-from gen.cli.profile import megahertz, records
+from gen.cli.profile import megahertz
 from gen.files.read import require_file
 from gen.files.write import require_writable, write_file
 
@@ -114,8 +114,7 @@ def _report(arguments: argparse.Namespace, path: Path) -> "Report":
     from boards.clock import Clock
     from boards.registry import get_board
     from gen.hw.clock import clock_of
-    from gen.report.make import Subject, report_of
-    from gen.report.noise import noise_of
+    from gen.report.whole import whole_report
 
     memory = chosen_memory(arguments)
     application = open_given(arguments, path)
@@ -123,20 +122,9 @@ def _report(arguments: argparse.Namespace, path: Path) -> "Report":
         program, *_ = application.programs(remark)
     board = get_board(program.board or chosen_board(arguments).name)
     clock = Clock(arguments.clock, "given") if arguments.clock else clock_of(board, program.config)
-    measured = records(application, arguments.target, clock, memory)
-    seconds: list[float] = []
-    if len(application.segments) > len(measured):
-        from gen.run.host_time import host_seconds
-
-        with status("the processor's part") as remark:
-            seconds = host_seconds(application, remark)
-    with status("noise of each layer"):
-        noise, words = noise_of(application, arguments.input)
-    with status("putting the report together"):
-        return report_of(Subject(
-            application=application, path=path, measured=measured, host_seconds=seconds, target=arguments.target,
-            board=board, clock=clock, memory=memory, command=_command(arguments), noise=noise, noise_words=words,
-            host={} if application.partition is None else dict(application.partition.host)))
+    with status(f"report of {path.name}") as remark:
+        return whole_report(application, path, board=board, clock=clock, target=arguments.target, memory=memory,
+                            command=_command(arguments), samples=arguments.input, progress=remark)
 
 
 def _command(arguments: argparse.Namespace) -> str:

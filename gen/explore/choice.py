@@ -7,16 +7,23 @@ those that do not pay. The fastest of these machines is chosen; of several that 
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from boards.board import Board
 from cores.config import COMPUTING_FEATURES, FEATURES, PURPOSES, ConfigError
 from gen.hw.area import area_of
+from gen.onnx.machine import Machine
 
 from .errors import ExploreError
 from .evaluation import Evaluation
+from .ledger import Ledger
 from .machines import MachineProblem
+from .meter import MachineMeter
+from .models import ModelFile
 from .parameters import config_of
-from .space import Point
+from .search import evaluated
+from .space import Point, Space, Value
+from .workers import local_workers
 
-__all__ = ["Candidate", "Choice", "choose"]
+__all__ = ["Candidate", "Choice", "choose", "choose_for"]
 
 #: Units are left out as long as the model takes no more than this share longer without all of them.
 _PAYS = 0.01
@@ -72,6 +79,21 @@ def choose(problem: MachineProblem, point: Point, measure: Measure, purposes: Se
     fastest = min(one.ms for one in found)
     chosen = min((one for one in found if one.ms <= (1 + _ABOUT) * fastest), key=lambda one: one.area)
     return Choice(chosen, tuple(one for one in found if one is not chosen))
+
+
+def choose_for(model: ModelFile, board: Board, given: Mapping[str, Value], purposes: Sequence[str] = PURPOSES, *,
+               processes: int = 1) -> Choice:
+    """As `choose`, of one model; ``given``: MACs and fields that are fixed. What was measured before is known.
+
+    Raises GraphError, ExploreError.
+    """
+    meter = MachineMeter([model])
+    meter.model(model.digest).graphs(Machine.complete())
+    problem = MachineProblem(Space({"for": list(PURPOSES)}), board, meter, ("ms", "area"))
+    ledger = Ledger(meter.identity, Ledger.default_folder())
+    with local_workers(meter, min(len(purposes), processes)) as workers:
+        return choose(problem, {**given, "memory": board.name, "clock": board.clock_mhz},
+                      lambda points: evaluated(problem, points, workers, ledger), purposes)
 
 
 def _side_by_side(searches: Sequence[_Search], measure: Measure) -> list[Candidate | str]:

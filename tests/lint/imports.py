@@ -8,7 +8,7 @@ from pathlib import Path
 
 from tests import ROOT
 
-PACKAGES = ("boards", "cores", "gen", "npudriver", "sim")
+PACKAGES = ("boards", "cores", "gen", "npudriver", "npugen", "sim")
 
 #: What the modules of each room import of other rooms, all of it. A module belongs to the room that says most of its
 #: name; what is beside the rooms of a package is one with the package. Top to bottom: nobody imports what stands below.
@@ -85,8 +85,8 @@ EDGES = {
     "gen.energy": "cores cores.arch cores.compute cores.config cores.errors gen.files gen.hw gen.stochastic",
     "gen.explore": "boards cores.arch cores.config cores.errors gen.compiler gen.energy gen.families gen.files gen.hw "
                    "gen.ir gen.onnx gen.options gen.partition gen.passes gen.prune gen.run gen.stochastic sim",
-    "gen.deploy": "boards cores.config cores.errors gen.bringup gen.c gen.files gen.hw gen.ir gen.program gen.run "
-                  "npudriver",
+    "gen.deploy": "boards cores cores.config cores.errors gen.bringup gen.c gen.files gen.hw gen.ir gen.program "
+                  "gen.run npudriver",
     "gen.soc": "boards cores cores.arch cores.bus cores.config cores.errors gen.bringup gen.deploy gen.families gen.hw "
                "gen.ir gen.run npudriver sim sim.rtl",
     "gen.bench": "boards cores cores.arch cores.compute cores.config gen.check gen.compiler gen.energy gen.explore "
@@ -100,6 +100,8 @@ EDGES = {
                "gen.options gen.partition gen.passes gen.program gen.prune gen.quantize gen.report gen.run gen.soc "
                "gen.stochastic gen.train gen.zoo npudriver sim sim.rtl sim.stochastic",
     "gen": "gen.cli gen.name",
+    "npugen": "boards cores cores.config gen gen.deploy gen.explore gen.files gen.hw gen.onnx gen.options gen.prune "
+              "gen.quantize gen.report gen.run",
 }
 
 @dataclass(frozen=True)

@@ -10,6 +10,13 @@ __all__ = ["python_pages"]
 
 #: Place in the site -> title, introduction, objects.
 _PAGES: dict[str, tuple[str, str, tuple[str, ...]]] = {
+    "reference/npugen.md": (
+        "npugen",
+        "The package for users; [Python API](../api.md) has an example.",
+        ("npugen.machines.machine", "npugen.machines.machine_for", "npugen.machines.Machine", "npugen.machines.build",
+         "npugen.models.quantize", "npugen.models.prune", "npugen.models.compile", "npugen.models.Model",
+         "npugen.measures.run", "npugen.measures.profile", "npugen.measures.Profile", "npugen.measures.report",
+         "npugen.measures.explore", "npugen.measures.Exploration")),
     "reference/machine.md": (
         "Machine",
         "The configuration of a machine, and its Verilog.",

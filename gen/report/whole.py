@@ -1,0 +1,49 @@
+"""A report from a model alone: it is measured first."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Literal
+
+from boards.board import Board
+from boards.clock import Clock
+from gen.report.document import Report
+from gen.report.make import Subject, report_of
+from gen.report.noise import noise_of
+from gen.run.application import Application
+from gen.run.host_time import host_seconds
+from gen.run.measure import measured
+
+__all__ = ["whole_report"]
+
+
+def whole_report(application: Application, path: Path, *, board: Board, clock: Clock,
+                 target: Literal["cycles", "rtl"] = "cycles", memory: Board | None = None, command: str = "",
+                 samples: Path | None = None, progress: Callable[[str], None] = lambda text: None) -> Report:
+    """The document of a page.
+
+    Args:
+        application: the model on its machine.
+        path: its file.
+        board: whose device the machine is held against.
+        clock: the machine's.
+        target: what measures it, the time model or the Verilog.
+        memory: None for an ideal one.
+        command: how to make the report again.
+        samples: for the noise of each layer; random ones without.
+        progress: hears what is done.
+
+    Raises CompileError, MachineError, ToolError; InputError and OSError for ``samples``.
+    """
+    progress("measuring")
+    found = measured(application, target, clock.mhz, memory, progress)
+    seconds: list[float] = []
+    if len(application.segments) > len(found):
+        progress("the processor's part")
+        seconds = host_seconds(application, progress)
+    progress("noise of each layer")
+    noise, words = noise_of(application, samples)
+    progress("putting the report together")
+    return report_of(Subject(
+        application=application, path=path, measured=found, host_seconds=seconds, target=target, board=board,
+        clock=clock, memory=memory, command=command, noise=noise, noise_words=words,
+        host={} if application.partition is None else dict(application.partition.host)))

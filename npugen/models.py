@@ -1,0 +1,131 @@
+"""Models: quantised, pruned, compiled."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from gen.files.write import write_file
+from gen.options import CompileOptions
+from gen.prune.plan import Goal, Pruned, Pruner, read_model
+from gen.quantize.options import QuantizeOptions
+from gen.quantize.report import Report, measure
+from gen.run.application import Application, HostOptions, open_application
+from gen.run.calibration import Calibration, quantize_file
+from gen.run.measure import measured
+from gen.run.report import Measured, profile_of
+from npugen.machines import Machine
+
+__all__ = ["Model", "compile", "prune", "quantize"]
+
+
+@dataclass(frozen=True, eq=False)
+class Model:
+    """A model that is compiled for a machine: what `npugen.run`, `npugen.profile` and `npugen.report` take."""
+
+    path: Path
+    machine: Machine
+    application: Application
+
+    def save(self, path: str | Path) -> None:
+        """Write the program, usually *.npu; ``run`` of the command line and the driver take it. Raises OSError."""
+        self.application.save(Path(path))
+
+    @property
+    def processor_nodes(self) -> Mapping[str, str]:
+        """The ONNX nodes that are left to the processor -> why."""
+        cut = self.application.partition
+        return {} if cut is None else {name: str(why) for name, why in cut.host.items()}
+
+    @cached_property
+    def timing(self) -> Sequence[Measured]:
+        """Of each segment on the accelerator, by the time model on an ideal memory."""
+        return measured(self.application, "cycles", self.machine.clock.mhz, None)
+
+    @property
+    def cycles(self) -> int:
+        """Of an inference on the accelerator, by the time model."""
+        return sum(one.cycles for one in self.timing)
+
+    def __str__(self) -> str:
+        total = profile_of(self.timing, self.machine.clock)["total"]
+        segments = len(self.application.workloads)
+        left = self.processor_nodes
+        where = "wholly on the accelerator" if not left else (
+            f"{segments} segment{'s' * (segments > 1)} on the accelerator, {len(left)} nodes on the processor")
+        return (f"{self.application.name} on {self.machine}: {where}; {total['cycles']:,} cycles, "
+                f"{100 * total['utilisation']:.0f} % of the multipliers, {total['fps']:,.0f} inferences a second at "
+                f"{self.machine.clock}")
+
+
+def compile(model: str | Path, machine: Machine, *, calibrate: str | Path | None = None,
+            options: CompileOptions | None = None, host: bool = True) -> Model:
+    """Compile an ONNX model for a machine.
+
+    Args:
+        model: an ONNX file, quantised, or float with ``calibrate``.
+        machine: what it is compiled for.
+        calibrate: samples to quantise on, as for `quantize`.
+        options: what can be asked of the compiler. Without them all tensors are kept, so that `npugen.run` compares
+            every one; a program for a board needs less memory with ``CompileOptions()``.
+        host: whether a part of it may be left to the processor.
+
+    Raises GraphError for what is no model, FloatModelError for a float one without samples, UnfitNodesError where
+    nothing of it is for the accelerator.
+    """
+    path = Path(model)
+    application = open_application(
+        path, machine.config, options or CompileOptions(keep_all=True), board=machine.board.name,
+        calibration=None if calibrate is None else Calibration(Path(calibrate)), host=HostOptions(allowed=host))
+    application.programs()
+    return Model(path, machine, application)
+
+
+def quantize(model: str | Path, output: str | Path, calibrate: str | Path, *, limit: int | None = None,
+             **options: Any) -> Report:
+    """Quantise a float model on samples, a fifth of which are held out and judge the result.
+
+    Args:
+        model: a float ONNX file.
+        output: the quantised one.
+        calibrate: an .npz file with arrays named as the inputs, (N, ...), and ``label`` if there are any; or a folder
+            of images.
+        limit: the first so many samples.
+        options: of `gen.quantize.options.QuantizeOptions`, such as ``method="minmax"``.
+
+    Returns the noise of each layer in dB, the share of answers that are the same, and the accuracies.
+    Raises FloatModelError, GraphError, InputError, OSError.
+    """
+    calibration = Calibration(Path(calibrate), limit=limit, hold_out=True, options=QuantizeOptions(**options))
+    result = quantize_file(Path(model), calibration)
+    judges = result.held or result.samples
+    report = measure(result.found, judges.inputs, judges.labels)
+    write_file(Path(output), result.content)
+    return report
+
+
+def prune(model: str | Path, output: str | Path, machine: Machine, *, density: float | None = None,
+          budget_cycles: int | None = None, max_loss: float | None = None, layers: Sequence[str] = (),
+          calibrate: str | Path | None = None) -> Pruned:
+    """Make the weights of a model, float or quantised, sparse in a machine's blocks; one of the three goals is given.
+
+    Args:
+        model: an ONNX file.
+        output: the pruned one.
+        machine: whose blocks and steps count.
+        density: the share of weights that stays in each block.
+        budget_cycles: of an inference, at most; the layers that mind least lose most.
+        max_loss: points of accuracy, at most; wants ``calibrate``.
+        layers: patterns of the names of those that are pruned; all without.
+        calibrate: samples to judge by.
+
+    Returns the cycles before and after, and the accuracy of labelled samples. Raises PruneError, GraphError, OSError.
+    """
+    goal = Goal(kind="block", share=density, cycles=budget_cycles, loss=max_loss, layers=tuple(layers))
+    pruner = Pruner(read_model(Path(model)), machine.config, name=str(model))
+    if calibrate is not None:
+        pruner.take_samples(Path(calibrate), None)
+    pruned = pruner.prune(goal)
+    write_file(Path(output), pruned.model.SerializeToString(deterministic=True))
+    return pruned
