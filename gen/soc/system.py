@@ -29,8 +29,8 @@ __all__ = ["board_system", "simulated_system"]
 #: Name of the registers' region, and where they are: beyond memory, in the part of the bus that is not cached.
 NPU_REGION = "npu"
 _CONTROL_ADDRESS = 0x9000_0000
-#: Rows of the simulated memory: enough for the examples; the address bits above them are not there.
-_SIMULATED_ROWS = 2048
+#: Bytes of the simulated memory: all of the ULX3S's; of a larger one the address bits above are not there.
+_SIMULATED_BYTES = 1 << 25
 
 #: Neither processor nor what only that needs.
 _BARE = {"cpu_type": None, "with_uart": False, "with_timer": False, "integrated_sram_size": 0}
@@ -79,8 +79,8 @@ def simulated_system(target: Target, config: NpuConfig, *, clock_mhz: float,
     system.serial = RS232PHYModel(platform.request("serial"))
     system.uartbone = UARTBone(phy=system.serial, clk_freq=frequency)
     system.bus.add_master("uartbone", system.uartbone.wishbone)
-    memory = _simulated_memory(target)(frequency, target.memory_rate)
     settings = _phy_settings(target, clock_mhz)
+    memory = _simulated_memory(target, settings.databits)(frequency, target.memory_rate)
     system.sdrphy = SDRAMPHYModel(memory, settings=settings, clk_freq=frequency)
     system.add_sdram("sdram", phy=system.sdrphy, module=memory, l2_cache_size=0)
     _add_npu(system, config)
@@ -97,9 +97,10 @@ def _add_npu(system: SoCCore, config: NpuConfig) -> None:
         npu.memory, system.sdram.crossbar, base_address=system.bus.regions["main_ram"].origin)
 
 
-def _simulated_memory(target: Target) -> type[SDRAMModule]:
-    modules = importlib.import_module("litedram.modules")
-    return type(target.memory, (getattr(modules, target.memory),), {"nrows": _SIMULATED_ROWS})
+def _simulated_memory(target: Target, data_bits: int) -> type[SDRAMModule]:
+    module = getattr(importlib.import_module("litedram.modules"), target.memory)
+    rows = 8 * _SIMULATED_BYTES // (data_bits * module.nbanks * module.ncols)
+    return type(target.memory, (module,), {"nrows": min(module.nrows, rows)})
 
 
 def _phy_settings(target: Target, clock_mhz: float):
