@@ -50,7 +50,8 @@ def _referred(function: types.FunctionType) -> Iterator[object]:
         for name in code.co_names:
             value = function.__globals__.get(name)
             if isinstance(value, types.ModuleType):
-                yield from (vars(value)[other] for other in code.co_names if other in vars(value))
+                found = (vars(value).get(other) for other in code.co_names)
+                yield from (one for one in found if callable(one))
             elif value is not None:
                 yield value
 

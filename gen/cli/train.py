@@ -74,7 +74,7 @@ def run(arguments: argparse.Namespace) -> None:
         print_json({"model": str(arguments.output), "before": trained.before,
                     "epochs": [asdict(epoch) for epoch in trained.epochs],
                     "variants": [asdict(variant) for variant in trained.variants], "variant": trained.name,
-                    "ended": trained.ended})
+                    "ended": trained.ended, "measure": trained.measure})
         return
     show(trained)
     if trained.ended:
@@ -85,7 +85,7 @@ def run(arguments: argparse.Namespace) -> None:
 def show(trained: "Trained") -> None:
     """The course of the training as a table."""
     table = Table(box=box.SIMPLE, padding=(0, 1, 0, 0))
-    for heading in ("stage", "round", "epoch", "loss", "% right"):
+    for heading in ("stage", "round", "epoch", "loss", f"% {trained.measure}"):
         table.add_column(heading, justify="right")
     if trained.before is not None:
         table.add_row("", "", "before", "", f"{100 * trained.before:.2f}")
@@ -94,14 +94,14 @@ def show(trained: "Trained") -> None:
         table.add_row(str(epoch.stage), str(epoch.round), str(epoch.number), f"{epoch.loss:.4f}", right)
     console.print(table)
     if trained.variants:
-        console.print(variants_table(trained.variants))
+        console.print(variants_table(trained.variants, trained.measure))
 
 
-def variants_table(variants: "Sequence[Variant]") -> Table:
-    """A row for each variant."""
+def variants_table(variants: "Sequence[Variant]", measure: str) -> Table:
+    """A row for each variant; ``measure``: what accuracy is."""
     table = Table(box=box.SIMPLE, padding=(0, 1, 0, 0))
     table.add_column("variant", overflow="fold")
-    for heading in ("% right", "cycles", "parameters", "not 0", "MACs", "by weights\nnot 0"):
+    for heading in (f"% {measure}", "cycles", "parameters", "not 0", "MACs", "by weights\nnot 0"):
         table.add_column(heading, justify="right")
     for one in variants:
         right = "" if one.accuracy is None else f"{100 * one.accuracy:.2f}"

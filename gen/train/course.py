@@ -16,7 +16,7 @@ from gen.files.figure import write_figure
 from gen.files.read import require_file
 from gen.files.results import EntryError, read_entry, write_entry
 from gen.files.write import write_file
-from gen.train.data import Dataset
+from gen.train.data import TrainingData
 from gen.train.errors import TrainError
 from gen.train.session import TrainingSession
 from gen.train.variants import Variant, as_csv, plot
@@ -26,15 +26,15 @@ __all__ = ["Course", "identity_of"]
 _STATE = "state"
 
 
-def identity_of(session: TrainingSession, models: Sequence[onnx.ModelProto], data: Sequence[Dataset | None]) -> str:
+def identity_of(session: TrainingSession, models: Sequence[onnx.ModelProto],
+                data: Sequence[TrainingData | None]) -> str:
     """A digest of all that decides what a session makes."""
     digest = hashlib.sha256(msgspec.json.encode(session))
     for model in models:
         digest.update(model.SerializeToString(deterministic=True))
     for part in data:
-        if part is not None:
-            digest.update(part.inputs.tobytes())
-            digest.update(part.labels.tobytes())
+        for content in part.content() if part is not None else ():
+            digest.update(content)
     return digest.hexdigest()
 
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
 
 import numpy as np
 
@@ -17,11 +18,23 @@ from gen.train.errors import TrainError
 from gen.train.session import Data, TrainingSession
 from npudriver.archive import BAD_ARCHIVE, described
 
-__all__ = ["Dataset", "read_dataset"]
+__all__ = ["Dataset", "TrainingData", "read_dataset"]
 
 _LABEL = "label"
 #: Bytes of a data set, unpacked.
 _MAX_BYTES = 1 << 32
+
+
+class TrainingData(Protocol):
+    """Samples, and what is wanted of each."""
+
+    def __len__(self) -> int: ...
+
+    def first(self, count: int) -> np.ndarray:
+        """Inputs (count, ...) float32, as the model takes them."""
+
+    def content(self) -> Iterator[bytes]:
+        """All of it, to be told from other data by."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,6 +46,13 @@ class Dataset:
 
     def __len__(self) -> int:
         return len(self.labels)
+
+    def first(self, count: int) -> np.ndarray:
+        return self.inputs[:count]
+
+    def content(self) -> Iterator[bytes]:
+        yield self.inputs.tobytes()
+        yield self.labels.tobytes()
 
 
 def read_dataset(data: Data, session: TrainingSession, folder: Path, *, name: str, shape: tuple[int, ...]) -> Dataset:

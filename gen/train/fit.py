@@ -10,22 +10,18 @@ import numpy as np
 import onnx
 import torch
 from torch import Tensor
-from torch.nn import functional
 
-from gen.onnx.scores import are_scores
 from gen.train.course import Course, identity_of
-from gen.train.data import Dataset, read_dataset
+from gen.train.data import TrainingData
 from gen.train.errors import TrainError
 from gen.train.network import Network
 from gen.train.rounds import Round, pruned, rounds_of
 from gen.train.session import TrainingSession, TrainingStage
+from gen.train.task import Task
+from gen.train.tasks import task_of
 from gen.train.variants import Variant, measured, over_loss, within
 
-__all__ = ["Epoch", "Trained", "accuracy", "train"]
-
-#: Of the distilled part of the loss: how much outputs are evened out.
-_TEMPERATURE = 4.0
-_EVALUATED = 256
+__all__ = ["Epoch", "Trained", "train"]
 
 
 @dataclass(frozen=True)
@@ -43,7 +39,7 @@ class Epoch:
 class Trained:
     """``before``: accuracy on the test data before any training and pruning. ``variants``: the model as it was, and at
     the end of each round, if they were measured; ``model`` is the one called ``name``. ``ended``: why before the last
-    round, or that a budget was not met; "" otherwise.
+    round, or that a budget was not met; "" otherwise. ``measure``: what accuracy is, for people.
     """
 
     model: onnx.ModelProto
@@ -52,6 +48,7 @@ class Trained:
     variants: tuple[Variant, ...] = ()
     name: str = ""
     ended: str = ""
+    measure: str = "right"
 
 
 def train(session: TrainingSession, model: onnx.ModelProto, folder: Path, *, name: str,
@@ -72,23 +69,26 @@ def train(session: TrainingSession, model: onnx.ModelProto, folder: Path, *, nam
                          f"{', '.join(other.name for other in model.graph.input)}")
     shape = tuple(dim.dim_value for dim in value.type.tensor_type.shape.dim[1:])
     progress("reading the data")
-    data = read_dataset(session.train, session, folder, name=value.name, shape=shape)
-    test = read_dataset(session.test, session, folder, name=value.name, shape=shape) if session.test else None
+    task = task_of(session)
+    data = task.read(session.train, folder, name=value.name, shape=shape)
+    test = task.read(session.test, folder, name=value.name, shape=shape) if session.test else None
     course = Course(keep, identity_of(session, [model, teacher or model], [data, test]), plots)
     try:
         given = Network(model)
         taught_by = Network(teacher) if teacher else given
     except TrainError as error:
         raise TrainError.of(error, f"{name}: {error}") from None
-    return _Training(session, data, test, taught_by, course, name=name, measures=keep is not None or bool(
-        session.budget), progress=progress).run(model, accuracy(given, test) if test else None)
+    return _Training(session, task, data, test, taught_by, course, name=name, measures=keep is not None or bool(
+        session.budget), progress=progress).run(model, task.accuracy(given, test) if test else None)
 
 
 class _Training:
     """A session under way, round by round."""
 
-    def __init__(self, session: TrainingSession, data: Dataset, test: Dataset | None, teacher: Network, course: Course,
-                 *, name: str, measures: bool, progress: Callable[[str], None]) -> None:
+    def __init__(self, session: TrainingSession, task: Task, data: TrainingData, test: TrainingData | None,
+                 teacher: Network, course: Course, *, name: str, measures: bool,
+                 progress: Callable[[str], None]) -> None:
+        self._task = task
         self._session, self._data, self._test, self._teacher = session, data, test, teacher
         self._course, self._name, self._measures, self._progress = course, name, measures, progress
         self._whole = onnx.ModelProto()
@@ -131,7 +131,7 @@ class _Training:
             ended = f"{names[-1]} loses more than the budget's points; the result is {name}"
         elif budget is not None and (budget.cycles or budget.parameters) and not self._is_small_enough():
             ended = "the result is not within the budget: prune further, or allow more"
-        return Trained(model, before, tuple(self._epochs), tuple(self._variants), name, ended)
+        return Trained(model, before, tuple(self._epochs), tuple(self._variants), name, ended, self._task.measure)
 
     def _is_small_enough(self) -> bool:
         return self._session.budget is not None and within(self._session.budget, self._variants[-1])
@@ -151,17 +151,17 @@ class _Training:
         network = Network(model, binary=one.stage.binary, estimator=one.stage.estimator,
                           scales=one.stage.scales)
         network.keep_zeros(one.stage.keep_zeros)
-        run = _Run(self._session, one.stage, self._data, self._teacher, network)
+        run = _Run(self._task, one.stage, self._data, self._teacher, network)
         if state is not None:
             begun = state["epoch"]
             run.go_on(state)
         for epoch in range(begun + 1, one.stage.epochs + 1):
             loss = run.epoch()
-            found = accuracy(network, self._test) if self._test else None
+            found = self._task.accuracy(network, self._test) if self._test else None
             self._epochs.append(Epoch(one.place, one.number, epoch, loss, found))
             if epoch < one.stage.epochs:
                 self._keep(place, model, last, epoch=epoch, **run.state())
-            shown = "" if found is None else f", {found:.2%} right"
+            shown = "" if found is None else f", {found:.2%} {self._task.measure}"
             title = one.title.replace("-", " ")
             self._progress(f"{title}, epoch {epoch} of {one.stage.epochs}: loss {loss:.4f}{shown}")
         return network.exported()
@@ -187,28 +187,13 @@ def _unpacked(content: Tensor) -> onnx.ModelProto:
     return onnx.load_from_string(content.numpy().tobytes())
 
 
-def accuracy(network: Network, data: Dataset) -> float:
-    """Share of the samples that are right."""
-    right = 0
-    with torch.no_grad():
-        for start in range(0, len(data), _EVALUATED):
-            scores = network(torch.from_numpy(data.inputs[start:start + _EVALUATED]))
-            if not are_scores(scores.shape[1:]):
-                raise TrainError(f"the first output has the shape {tuple(scores.shape[1:])} for each sample, and only "
-                                 "scores of classes can be trained here; train such a model where it was made, and "
-                                 "quantise it then")
-            found = scores.reshape(len(scores), -1).argmax(1).numpy()
-            right += int((found == data.labels[start:start + _EVALUATED]).sum())
-    return right / len(data)
-
-
 class _Run:
     """A stage of a session under way."""
 
-    def __init__(self, session: TrainingSession, stage: TrainingStage, data: Dataset, teacher: Network,
+    def __init__(self, task: Task, stage: TrainingStage, data: TrainingData, teacher: Network,
                  network: Network) -> None:
-        self._session, self._stage, self._network, self._teacher = session, stage, network, copy.deepcopy(teacher)
-        self._inputs, self._labels = torch.from_numpy(data.inputs), torch.from_numpy(data.labels)
+        self._task, self._stage, self._network, self._teacher = task, stage, network, copy.deepcopy(teacher)
+        self._data = data
         self._steps = max(1, len(data) // stage.batch)
         steps = {id(scale) for scale in network.scales}
         parameters: list[dict[str, Any]] = [{"params": [one for one in network.parameters() if id(one) not in steps]}]
@@ -235,10 +220,10 @@ class _Run:
 
     def epoch(self) -> float:
         """All samples once; the mean loss."""
-        order, losses = torch.randperm(len(self._labels)), []
+        order, losses = torch.randperm(len(self._data)), []
         for step in range(self._steps):
             chosen = order[step * self._stage.batch:(step + 1) * self._stage.batch]
-            loss = self._loss(self._changed(self._inputs[chosen]), self._labels[chosen])
+            loss = self._loss(chosen)
             self._optimizer.zero_grad()
             loss.backward()
             self._optimizer.step()
@@ -248,32 +233,10 @@ class _Run:
             raise TrainError("the loss is no number any more; take a smaller lr")
         return float(np.mean(losses))
 
-    def _loss(self, inputs: Tensor, labels: Tensor) -> Tensor:
+    def _loss(self, chosen: Tensor) -> Tensor:
         stage = self._stage
-        scores = self._network(inputs, norms=stage.norms).flatten(1)
-        if int(labels.max()) >= scores.shape[1] or int(labels.min()) < 0:
-            raise TrainError(f"labels must be in 0..{scores.shape[1] - 1}, as the model has {scores.shape[1]} outputs")
-        loss = functional.cross_entropy(scores, labels)
-        if stage.distill:
-            with torch.no_grad():
-                wanted = functional.softmax(self._teacher(inputs).flatten(1) / _TEMPERATURE, 1)
-            found = functional.log_softmax(scores / _TEMPERATURE, 1)
-            distilled = functional.kl_div(found, wanted, reduction="batchmean") * _TEMPERATURE ** 2
-            loss = (1 - stage.distill) * loss + stage.distill * distilled
+        inputs, wanted = self._task.batch(self._data, chosen)
+        loss = self._task.loss(stage, self._network, inputs, wanted, self._teacher)
         if stage.gamma_penalty:
             loss = loss + stage.gamma_penalty * torch.stack([gamma.abs().sum() for gamma in self._network.gammas]).sum()
         return loss
-
-    def _changed(self, inputs: Tensor) -> Tensor:
-        """Images mirrored and moved at random, if the session says so."""
-        if self._session.mirror:
-            mirrored = torch.rand(len(inputs)) < 0.5
-            inputs = torch.where(mirrored[:, None, None, None], inputs.flip(-1), inputs)
-        shift = self._session.shift
-        if shift:
-            height, width = inputs.shape[-2:]
-            padded = functional.pad(inputs, [shift] * 4)
-            places = torch.randint(0, 2 * shift + 1, (len(inputs), 2))
-            inputs = torch.stack([image[:, y:y + height, x:x + width]
-                                  for image, (y, x) in zip(padded, places.tolist(), strict=True)])
-        return inputs

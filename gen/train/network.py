@@ -1,6 +1,6 @@
 """An ONNX model as a PyTorch module: the graph is walked as it is, and its initializers are the parameters."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import numpy as np
@@ -155,7 +155,12 @@ class Network(nn.Module):
 
     def forward(self, x: Tensor, *, norms: bool = False) -> Tensor:
         """Scores of the classes. ``norms``: BatchNormalizations use the batch's statistics and update their own."""
+        return self.values(x, (self.scores,), norms=norms)[0]
+
+    def values(self, x: Tensor, names: Sequence[str], *, norms: bool = False) -> list[Tensor]:
+        """Values of the model; ``norms`` as `forward`. Raises TrainError for one that it does not have."""
         values: dict[str, Tensor] = {self.input: x}
+        wanted = set(names)
         for node in self._nodes:
             if (form := self._signs.get(node.output[0])) is not None:
                 real = values[form.source] if form.source in values else self._value(form.source)
@@ -164,9 +169,12 @@ class Network(nn.Module):
                 continue
             made = self._apply(node, values, norms)
             values.update(zip(node.output, made if isinstance(made, tuple) else (made,), strict=False))
-            if node.output[0] == self.scores:
+            if wanted <= values.keys():
                 break
-        return values[self.scores]
+        if missing := [name for name in names if name not in values]:
+            raise TrainError(f"the model has no output {missing[0]}, which the head names; it has "
+                             f"{', '.join(value.name for value in self._model.graph.output)}")
+        return [values[name] for name in names]
 
     def _apply(self, node: onnx.NodeProto, values: dict[str, Tensor], norms: bool) -> Tensor | tuple[Tensor, ...]:
         attributes: dict[str, Any] = {a.name: helper.get_attribute_value(a) for a in node.attribute}

@@ -8,7 +8,7 @@ import onnx
 
 from cores.config import NpuConfig
 from gen.prune.plan import Goal, Pruner
-from gen.train.data import Dataset
+from gen.train.data import TrainingData
 from gen.train.session import Prune, TrainingSession, TrainingStage
 
 __all__ = ["Round", "pruned", "rounds_of"]
@@ -48,14 +48,14 @@ def _part(prune: Prune, number: int, of: int) -> Prune:
     return prune
 
 
-def pruned(model: onnx.ModelProto, prunes: tuple[Prune, ...], data: Dataset, *, whole: onnx.ModelProto,
+def pruned(model: onnx.ModelProto, prunes: tuple[Prune, ...], data: TrainingData, *, whole: onnx.ModelProto,
            name: str) -> onnx.ModelProto:
     """The model, pruned in one way after the other; ``data`` are those to train with, ``whole`` the session's model, of
     whose channels floors are shares. Raises PruneError.
     """
     for prune in prunes:
         pruner = Pruner(model, NpuConfig.preset(prune.macs), name=name, timed=False, whole=whole)
-        pruner.evaluate_by({model.graph.input[0].name: data.inputs[:prune.samples]})
+        pruner.evaluate_by({model.graph.input[0].name: data.first(prune.samples)})
         share = prune.density if prune.ratio is None else prune.ratio
         model = pruner.prune(Goal(kind=prune.kind, share=share, threshold=prune.threshold, floor=prune.floor,
                                   layers=prune.layers)).model

@@ -7,6 +7,7 @@ import msgspec
 from msgspec import Meta
 
 from cores.config import PRESET_MACS
+from gen.detection.heads.registry import AnyHead
 from gen.files.document import DocumentError, read_document
 from gen.train.errors import TrainError
 
@@ -15,6 +16,7 @@ __all__ = ["Budget", "Data", "Prune", "TrainingSession", "TrainingStage", "read_
 _Count = Annotated[int, Meta(ge=1, le=1 << 24)]
 _Share = Annotated[float, Meta(gt=0, le=1)]
 _Weight = Annotated[float, Meta(ge=0, le=1e6)]
+_Zoom = Annotated[float, Meta(ge=0.125, le=8)]
 _Text = Annotated[str, Meta(min_length=1, max_length=200)]
 
 
@@ -23,12 +25,14 @@ class _Strict(msgspec.Struct, kw_only=True, frozen=True, forbid_unknown_fields=T
 
 
 class Data(_Strict, kw_only=True, frozen=True):
-    """Samples with labels: an .npz file, or a folder or zip file of images, one folder a class in the order of names.
+    """Samples with labels: an .npz file, or a folder or zip file of images, one folder a class in the order of names;
+    for a detector, annotations as `gen.detection.read` reads them, whose images are beside them, or in ``images``.
 
-    ``path`` is relative to the session's folder; ``first`` and ``count`` choose a part.
+    Paths are relative to the session's folder; ``first`` and ``count`` choose a part.
     """
 
     path: str
+    images: str | None = None
     first: Annotated[int, Meta(ge=0)] = 0
     count: _Count | None = None
 
@@ -123,6 +127,8 @@ class TrainingSession(_Strict, kw_only=True, frozen=True):
     """``mean``, ``std``: of each channel, taken from the pixels 0..1 of images and not from arrays.
 
     ``mirror``, ``shift``: each training image mirrored or not, and moved by up to so many pixels, at random.
+    ``head``: what the outputs of a detector are, docs/detection.md. Its pictures are not shifted but, at random,
+    enlarged by a factor within ``zoom`` (low, high), and cut to their size; below 1 there are zeros around them.
     ``budget``: how far it prunes; ``macs``: of the machine whose cycles are measured.
     """
 
@@ -137,9 +143,19 @@ class TrainingSession(_Strict, kw_only=True, frozen=True):
     stages: Annotated[tuple[TrainingStage, ...], Meta(min_length=1)]
     budget: Budget | None = None
     macs: int = 256
+    head: AnyHead | None = None
+    zoom: tuple[_Zoom, _Zoom] = (1.0, 1.0)
 
     def __post_init__(self) -> None:
         _require_macs(self.macs)
+        if self.zoom[0] > self.zoom[1]:
+            raise ValueError("zoom is the smallest and the largest factor")
+        if self.head is None and self.zoom != (1.0, 1.0):
+            raise ValueError("zoom is of detectors, which have a head; shift is of classes")
+        if self.head is not None and self.shift:
+            raise ValueError("shift is of classes; zoom is of detectors")
+        if self.head is not None and any(stage.distill for stage in self.stages):
+            raise ValueError("distill is of classes; a detector learns by its head's loss alone")
         if self.budget and self.budget.loss is not None and self.test is None:
             raise ValueError("a budget of loss needs test data")
 

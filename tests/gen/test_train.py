@@ -20,9 +20,10 @@ from tests.gen.float_models import FloatBuilder
 torch = pytest.importorskip("torch", reason="PyTorch is an extra: pip install '.[train]'")
 torch.set_num_threads(1)
 
+from gen.train.classes import accuracy  # noqa: E402
 from gen.train.data import Dataset  # noqa: E402
 from gen.train.errors import TrainError  # noqa: E402
-from gen.train.fit import accuracy, train  # noqa: E402
+from gen.train.fit import train  # noqa: E402
 from gen.train.network import Network  # noqa: E402
 from gen.train.session import Data, Prune, TrainingSession, TrainingStage  # noqa: E402
 

@@ -56,7 +56,9 @@ def test_wrong_sessions(change: dict[str, Any], message: str, tmp_path: Path, ca
     assert said.count("\n") == 1 and f"{path}: " in said and message in said and not output.exists()
 
 
-@pytest.mark.parametrize("path", sorted((ROOT / "examples" / "pruning").glob("*.json")), ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", [path for folder in ("detection", "pruning")
+                                  for path in sorted((ROOT / "examples" / folder).glob("*.json"))],
+                         ids=lambda path: path.stem)
 def test_the_examples_are_sessions(path: Path):
     assert read_session(path).stages
 

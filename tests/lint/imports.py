@@ -78,7 +78,7 @@ EDGES = {
     "gen.check": "gen.detection gen.ir gen.onnx gen.partition gen.quantize sim.golden",
     "gen.prune": "cores.config cores.errors gen.compiler gen.detection gen.ir gen.onnx gen.options gen.passes "
                  "gen.quantize gen.run sim",
-    "gen.train": "cores.config cores.errors gen.files gen.onnx gen.prune gen.run npudriver",
+    "gen.train": "cores.config cores.errors gen.detection gen.files gen.onnx gen.prune gen.run npudriver",
     "gen.hw": "boards cores cores.arch cores.bus cores.config cores.control cores.errors cores.timing gen.families "
               "gen.files gen.netlist npudriver sim",
     "gen.stochastic": "cores.arch cores.config cores.errors gen.files sim sim.golden sim.stochastic",

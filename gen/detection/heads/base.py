@@ -22,7 +22,7 @@ _Share = Annotated[float, Meta(ge=0, le=1)]
 Size = tuple[Annotated[float, Meta(gt=0, le=16)], Annotated[float, Meta(gt=0, le=16)]]
 
 #: Candidates of a picture that are compared with each other: the best.
-_COMPARED = 1000
+_COMPARED = 400
 
 
 @dataclass(frozen=True, eq=False)
