@@ -19,7 +19,7 @@ __all__ = ["BACKENDS", "FUNCTIONS", "LIBRARY", "TARGETS", "Target", "build", "in
 _HERE = Path(__file__).parent / "npudriver"
 STRICT = ("-std=c99", "-Wall", "-Wextra", "-Wconversion", "-Wpedantic", "-Werror")
 #: Of a package, what a program over another back end does without.
-BACKENDS = ("main.c", "npugen_arm.c", "npugen_bare.c", "npugen_uio.c")
+BACKENDS = ("doctor.c", "main.c", "npugen_arm.c", "npugen_bare.c", "npugen_uio.c")
 #: What a model consists of, in a package: the processor's part, the library with the calls, programs.
 FUNCTIONS, DATA = "npugen_model_functions.c", "npugen_model_data.S"
 LIBRARY = ("npugen.c", "npugen_check.c", "npugen_model.c")

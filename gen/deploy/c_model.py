@@ -16,10 +16,12 @@ import onnx
 
 from boards.board import Board
 from cores.errors import ArgumentError
+from gen.bringup.programs import bring_up
 from gen.c import CFunction, generate, render
 from gen.c.arena import ALIGNMENT, place
 from gen.c.text import c_type
 from gen.c.value import Storage
+from gen.deploy.c_bringup import c_bringup
 from gen.deploy.c_ports import input_model, output_model
 from gen.deploy.c_sources import board_files, library_files, template
 from gen.deploy.c_states import StateError, require_formats, require_states
@@ -322,8 +324,8 @@ def _port(writer: _Writer, name: str) -> ModelPort:
 def write_c_package(path: Path, application: Application, samples: Samples, board: Board, *,
                     states: Mapping[str, str] = MappingProxyType({}), name: str = "model",
                     progress: Callable[[str], None] = lambda text: None) -> CModel:
-    """Write a folder, or an archive of one, with a model in C for a ``board``, and an example that runs the first of
-    some ``samples``.
+    """Write a folder, or an archive of one, with a model in C for a ``board``, an example that runs the first of some
+    ``samples``, and the ladder of a new board.
 
     ``states``, ``name``: as `c_model` has them; states are zeros in the example, and ``samples`` go without them.
     ``progress`` hears how far it is. Raises what `c_model` raises, CompileError, OSError; nothing is written then.
@@ -331,7 +333,8 @@ def write_c_package(path: Path, application: Application, samples: Samples, boar
     progress("writing C")
     model = c_model(application.file, states, name=name)
     require_formats(application, states)
-    files = model.files | board_files(board)
+    files = model.files | board_files(board) | c_bringup(bring_up(application.file.programs[0].config))
+    files["doctor.c"] = read_file(_EXAMPLE.parent / "doctor.c")
     files |= {one: _named(read_file(_EXAMPLE / one).decode(), name).encode() for one in ("main.c", "Makefile")}
     zeros = {name: np.zeros(application.inputs[name].shape, application.inputs[name].dtype) for name in states}
     first = replace(samples, inputs={name: array[:1] for name, array in (samples.inputs | zeros).items()}, labels=None)

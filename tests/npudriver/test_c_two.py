@@ -25,7 +25,8 @@ from .test_c_model import MODELS
 #: What they are called -> which they are; both have parts for the processor, of the same names in ONNX.
 _TWO = {"one": "alternating", "two": "whole"}
 #: Of a package, what a program of several goes without.
-_EXAMPLE = {"main.c", "Makefile", "input_0.bin", "expected_0.bin", "npugen_board.h"}
+_EXAMPLE = {"main.c", "Makefile", "input_0.bin", "expected_0.bin", "npugen_board.h", "doctor.c", "npugen_bringup.h",
+            "npugen_bringup_data.S", "bringup.bin"}
 
 
 def _package(folder: Path, name: str, model: str, seed: int) -> Path:
