@@ -14,7 +14,7 @@ import onnx
 
 from gen.zoo.builder import Builder, Tensor, floats
 
-CLASSES, SIZE, SEED = 20, 96, 1
+CLASSES, SIZE, SEED = 20, 64, 1
 #: Boxes of each place of a map.
 ANCHORS = 3
 #: Output channels and stride of MobileNetV1's pairs.
@@ -31,12 +31,12 @@ def yolo(b: Builder, x: Tensor, classes: int) -> None:
         x = b.max_pool(route, 2, name=f"pool{number}") if number < 3 else route
     x = layer(b, b.max_pool(x, 2, name="pool3"), 128, 3, "c4")
     x = layer(b, x, 64, 1, "c5")
-    b.output(b.biased_conv(layer(b, x, 96, 3, "c6"), ANCHORS * (5 + classes), 1, name="det6"))
+    b.output(b.biased_conv(layer(b, x, 96, 3, "c6"), ANCHORS * (5 + classes), 1, name="coarse"))
     x = layer(b, x, 32, 1, "up")
     x = b.node("Resize", x, floats([]), floats([1, 1, 2, 2]), name="up.resize", mode="nearest",
                coordinate_transformation_mode="asymmetric", nearest_mode="floor")
     x = layer(b, b.node("Concat", x, route, name="up.concat", axis=1), 48, 3, "c7")
-    b.output(b.biased_conv(x, ANCHORS * (5 + classes), 1, name="det12"))
+    b.output(b.biased_conv(x, ANCHORS * (5 + classes), 1, name="fine"))
 
 
 def ssd(b: Builder, x: Tensor, classes: int) -> None:
@@ -47,9 +47,9 @@ def ssd(b: Builder, x: Tensor, classes: int) -> None:
             maps.append(x)
         x = b.relu6(b.norm(b.conv(x, x.channels, 3, stride=stride, groups=x.channels, name=f"dw{number}")))
         x = b.relu6(b.norm(b.conv(x, channels, 1, name=f"pw{number}")))
-    for side, tensor in ((12, maps[-1]), (6, x)):
-        b.output(b.biased_conv(tensor, ANCHORS * 4, 3, name=f"boxes{side}"))
-        b.output(b.biased_conv(tensor, ANCHORS * (1 + classes), 3, name=f"scores{side}"))
+    for name, tensor in (("fine", maps[-1]), ("coarse", x)):
+        b.output(b.biased_conv(tensor, ANCHORS * 4, 3, name=f"{name}_boxes"))
+        b.output(b.biased_conv(tensor, ANCHORS * (1 + classes), 3, name=f"{name}_scores"))
 
 
 def main() -> None:

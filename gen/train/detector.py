@@ -69,8 +69,8 @@ class Detector:
 
 
 def _head_of(session: TrainingSession) -> AnyHead:
-    if session.head is None:
-        raise TrainError("a detector's session has a head")
+    if session.head is None or isinstance(session.head, str):
+        raise TrainError("a detector's session has a head; read_session reads that of a file")
     return session.head
 
 

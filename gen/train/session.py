@@ -7,7 +7,7 @@ import msgspec
 from msgspec import Meta
 
 from cores.config import PRESET_MACS
-from gen.detection.heads.registry import AnyHead
+from gen.detection.heads.registry import AnyHead, read_head
 from gen.files.document import DocumentError, read_document
 from gen.train.errors import TrainError
 
@@ -127,8 +127,9 @@ class TrainingSession(_Strict, kw_only=True, frozen=True):
     """``mean``, ``std``: of each channel, taken from the pixels 0..1 of images and not from arrays.
 
     ``mirror``, ``shift``: each training image mirrored or not, and moved by up to so many pixels, at random.
-    ``head``: what the outputs of a detector are, docs/detection.md. Its pictures are not shifted but, at random,
-    enlarged by a factor within ``zoom`` (low, high), and cut to their size; below 1 there are zeros around them.
+    ``head``: what the outputs of a detector are, docs/detection.md, or a file that says it. Its pictures are not
+    shifted but, at random, enlarged by a factor within ``zoom`` (low, high), and cut to their size; below 1 there are
+    zeros around them.
     ``budget``: how far it prunes; ``macs``: of the machine whose cycles are measured.
     """
 
@@ -143,7 +144,7 @@ class TrainingSession(_Strict, kw_only=True, frozen=True):
     stages: Annotated[tuple[TrainingStage, ...], Meta(min_length=1)]
     budget: Budget | None = None
     macs: int = 256
-    head: AnyHead | None = None
+    head: AnyHead | _Text | None = None
     zoom: tuple[_Zoom, _Zoom] = (1.0, 1.0)
 
     def __post_init__(self) -> None:
@@ -161,8 +162,11 @@ class TrainingSession(_Strict, kw_only=True, frozen=True):
 
 
 def read_session(path: Path) -> TrainingSession:
-    """A session from a .json, .yaml or .yml file. Raises TrainError that names it, OSError."""
+    """A session from a .json, .yaml or .yml file. Raises TrainError or HeadError that names it, OSError."""
     try:
-        return msgspec.convert(read_document(path, "a session", extra="train"), TrainingSession)
+        session = msgspec.convert(read_document(path, "a session", extra="train"), TrainingSession)
     except (DocumentError, msgspec.MsgspecError) as error:
         raise TrainError.of(error, f"{path}: {error}", file=str(path)) from None
+    if isinstance(session.head, str):
+        session = msgspec.structs.replace(session, head=read_head(path.parent / session.head))
+    return session

@@ -20,7 +20,7 @@ _FIELD = "head"
 
 
 def read_head(path: Path) -> AnyHead:
-    """From a .json, .yaml or .yml file: of a head alone, or of a training session.
+    """From a .json, .yaml or .yml file: of a head alone, or of a training session, which may name a file of its own.
 
     Raises HeadError that names the file, OSError.
     """
@@ -28,6 +28,9 @@ def read_head(path: Path) -> AnyHead:
         found = read_document(path, "a head", extra="train")
         if isinstance(found, dict) and _FIELD in found:
             found = found[_FIELD]
+            if isinstance(found, str):
+                path = path.parent / found
+                found = read_document(path, "a head", extra="train")
         head: AnyHead = msgspec.convert(found, AnyHead)
         return head
     except (DocumentError, msgspec.MsgspecError) as error:

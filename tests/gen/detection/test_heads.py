@@ -105,6 +105,10 @@ def test_files(tmp_path: Path):
     assert json.loads(path.read_text())["kind"] == "yolo" and read_head(path) == YOLO
     path.write_bytes(b'{"model": "m.onnx", "head": ' + msgspec.json.encode(SSD) + b"}")
     assert read_head(path) == SSD
+    (tmp_path / "a").mkdir()
+    (tmp_path / "a" / "ssd.json").write_bytes(msgspec.json.encode(SSD))
+    path.write_text('{"model": "m.onnx", "head": "a/ssd.json"}')
+    assert read_head(path) == SSD
 
 
 @pytest.mark.parametrize(("content", "message"), [
@@ -113,7 +117,7 @@ def test_files(tmp_path: Path):
     ('{"kind": "yolo", "classes": ["a"], "maps": [{"output": "o", "anchors": [[23, 27]]}]}', "Expected `float` <= 16"),
     ('{"kind": "yolo", "classes": ["a"], "maps": [{"output": "o", "anchor": [[1, 1]]}]}', "unknown field `anchor`"),
     ('{"kind": "decoded", "classes": ["a", "a"], "boxes": "b", "scores": "s"}', "two classes have one name"),
-    ("[1]", "Expected `object`"),
+    ("[1]", "Expected `object`"), ('{"head": "head.json"}', "missing required field `kind`"),
 ])
 def test_wrong_files(content: str, message: str, tmp_path: Path):
     path = tmp_path / "head.json"

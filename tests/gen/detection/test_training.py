@@ -22,7 +22,7 @@ from gen.train.detector import Detector, part_of_pictures  # noqa: E402
 from gen.train.errors import TrainError  # noqa: E402
 from gen.train.fit import Trained, train  # noqa: E402
 from gen.train.pictures import read_pictures  # noqa: E402
-from gen.train.session import Budget, Data, Prune, TrainingSession, TrainingStage  # noqa: E402
+from gen.train.session import Budget, Data, Prune, TrainingSession, TrainingStage, read_session  # noqa: E402
 
 
 @pytest.fixture
@@ -46,6 +46,13 @@ def session_of(folder: Path, *stages: TrainingStage, **fields: Any) -> TrainingS
 
 def run(session: TrainingSession, folder: Path, keep: Path | None = None, progress: Any = lambda text: None) -> Trained:
     return train(session, read_model(folder / "m.onnx"), folder, name="m.onnx", keep=keep, progress=progress)
+
+
+def test_a_head_in_a_file_of_its_own(folder: Path):
+    stages = [{"epochs": 1}]
+    (folder / "s.json").write_text(json.dumps({"model": "m.onnx", "train": {"path": "a.json"}, "stages": stages,
+                                               "head": "head.json"}))
+    assert read_session(folder / "s.json").head == read_head(folder / "head.json")
 
 
 def test_pictures(folder: Path):
