@@ -5,6 +5,7 @@ import os
 import re
 import socket
 import struct
+import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -20,13 +21,14 @@ from cores.arch.registers import COUNTERS, MAGIC, REGISTERS, VERSION, Control, S
 from cores.bus.axi import Axi4Read, Axi4Write, AxiLite
 from cores.config import NpuConfig
 from gen.cli import main
-from gen.deploy.c_model import ModelPort
+from gen.deploy.c_model import ModelPort, c_model
 from gen.options import CompileOptions
+from gen.run.application import open_application
 from gen.run.inputs import read_samples
 from gen.run.workload import open_workload
 from gen.soc import firmware, image, project, samples
 from gen.soc.doctor import examine
-from gen.soc.firmware import Firmware, compile_image, image_files
+from gen.soc.firmware import Firmware, compile_image, firmware_files, image_files
 from gen.soc.host import HostError, SystemClient, windows_of
 from gen.soc.image import MAILBOX_OFFSET, Mailbox, ProcessorFaultError, Waiting, mailbox_of
 from gen.soc.inference import awake_client, infer_all
@@ -279,6 +281,27 @@ def test_host_and_image_agree():
         "FAILED": image.FAILED, "SAMPLE_ALIGNMENT": firmware._ALIGNMENT}
     (statuses,) = re.findall(r"typedef enum npugen_status \{(.*?)\}", (folder / "npugen.h").read_text(), re.S)
     assert tuple(re.findall(r"\bNPUGEN_[A-Z_]+\b", re.sub(r"/\*.*?\*/", "", statuses, flags=re.S))) == samples._STATUSES
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("command", [
+    ("riscv64-unknown-elf-gcc", "--specs=picolibc.specs", "-misa-spec=2.2"),
+    ("clang", "--target=riscv32-unknown-elf", "-isystem", "/usr/lib/picolibc/riscv64-unknown-elf/include")])
+def test_nothing_is_said_of_the_processors_sources(command: tuple[str, ...], digits: Path, tmp_path: Path):
+    if missing := [name for name in (command[0], "riscv64-unknown-elf-gcc") if which(name) is None]:
+        (pytest.fail if os.environ.get("CI") else pytest.skip)(f"{missing[0]} is not installed")
+    config = BOARDS["ecp5"].config(16)
+    description = {**_DESCRIPTION, "board": "a board", "interrupt": 1, "registers": {
+        **_DESCRIPTION["registers"], **dict.fromkeys(
+            ("ctrl_scratch", "npu_ev_enable", "timer0_uptime_latch", "timer0_uptime_cycles"), _CSR)}}
+    model = c_model(open_application(digits / "digits_int8.onnx", config).file)
+    for name, content in firmware_files(model, config, description, get_processor("vexriscv")).items():
+        (tmp_path / name).write_bytes(content)
+    for source in ("npugen_vexriscv.c", "firmware.c", "doctor.c", "npugen_bare.c"):
+        done = subprocess.run([*command, "-march=rv32im", "-mabi=ilp32", "-std=c99", "-O2", "-Wall", "-Wextra",
+                               "-Wconversion", "-Wshadow", "-Wpedantic", "-Werror", "-c", "-o", "/dev/null", source],
+                              cwd=tmp_path, capture_output=True, text=True)
+        assert (done.returncode, done.stderr) == (0, ""), source
 
 
 class _Waiting:
