@@ -73,6 +73,10 @@ def _join(context: Context, values: list[Real], axis: int) -> PendingConcat:
     parts = [context.activation(value, "one of its inputs") for value in values]
     shapes = [context.graph.tensors[part.quantised.tensor].shape for part in parts]
     if len({shape[1:] for shape in shapes}) > 1 and len({part.order.shape[2:] for part in parts}) == 1:
+        if any(part.order.ndim < 4 for part in parts):
+            raise NodeError(f"joins values of maps of different sizes, {', '.join(map(str, shapes))}, which lie apart "
+                            "in memory; only the processor puts them together, as at the end of a detector",
+                            code="rearranged")
         raise NodeError("joins a tensor whose rows and columns lie apart, as a ConvTranspose with a stride or a "
                         "rearrangement leaves them, with another; only the processor puts them together. Resize "
                         "(nearest) with a Conv after it, in place of the ConvTranspose, stays on the accelerator",
