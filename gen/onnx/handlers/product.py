@@ -1,9 +1,11 @@
 """Matrix products with constant weights."""
 
 from dataclasses import replace
+from math import prod
 
 import numpy as np
 
+from gen.onnx.channels import with_gaps
 from gen.onnx.context import Context
 from gen.onnx.heads import activations_product
 from gen.onnx.model import NodeError
@@ -43,21 +45,47 @@ def _product(context: Context, value: Value | None, matrix: Kernel) -> Pending:
         order = np.arange(outputs).reshape(*before[:-1], outputs)
         return convolved(name, real, kernel, Windows(shape[1:], (1, 1), (0, 0, 0, 0), (1, 1)), order)
     lying = channels_first(value.order) if len(before) > 4 or before[0] != 1 else np.moveaxis(value.order, -1, 1)
-    real = context.activation(replace(value, quantised=replace(value.quantised, order=lying)))
+    real, weights = _laid(context, replace(value, quantised=replace(value.quantised, order=lying)), matrix.weights)
     channels, *size = context.graph.tensors[real.quantised.tensor].shape
-    if not is_plain(real.order):
-        lies = permuted(context.graph, real, (lying.shape[-2], lying.shape[-1]))
-        real = real if lies is None or not is_plain(lies.order) else lies
-        channels, *size = context.graph.tensors[real.quantised.tensor].shape
-    if channels != features or not is_plain(real.order):
-        real = transposed(context, real) or real
-        channels, *size = context.graph.tensors[real.quantised.tensor].shape
-    if channels != features or not is_plain(real.order):
-        raise NodeError("takes neither a vector nor pixels with channels last, and the machine moves whole pixels "
-                        "alone; transpose the channels after the other axes", code="rearranged")
-    kernel = Kernel(matrix.weights.reshape(outputs, channels, 1, 1), matrix.scale, matrix.bias)
+    kernel = Kernel(weights.reshape(outputs, channels, 1, 1), matrix.scale, matrix.bias)
     order = np.arange(outputs * size[0] * size[1]).reshape(outputs, -1).T.reshape(*before[:-1], outputs)
     return convolved(name, real, kernel, Windows((1, 1), (1, 1), (0, 0, 0, 0), (size[0], size[1])), order)
+
+
+def _laid(context: Context, value: Real, weights: np.ndarray) -> tuple[Real, np.ndarray]:
+    """The tensor of ``value``, (1, F, ...), its pixels in order, and weights (OC, C) for all of its channels, those of
+    ``weights`` (OC, F) among them. Raises NodeError for another arrangement.
+    """
+    if (found := _with_gaps(context, value, weights)) is not None:
+        return found
+
+    def lies(real: Real) -> bool:
+        return is_plain(real.order) and context.graph.tensors[real.quantised.tensor].shape[0] == weights.shape[1]
+
+    real = context.activation(value)
+    *rows, cols = value.order.shape[2:]
+    size = prod(rows), cols
+    for made in (lambda: real, lambda: permuted(context.graph, real, size), lambda: transposed(context, real)):
+        if (one := made()) is not None and lies(one):
+            return one, weights
+    raise NodeError("takes neither a vector nor pixels with channels last, and the machine moves whole pixels alone; "
+                    "transpose the channels after the other axes", code="rearranged")
+
+
+def _with_gaps(context: Context, value: Real, weights: np.ndarray) -> tuple[Real, np.ndarray] | None:
+    """`_laid` where the channels of ``value`` lie between others, as heads that are padded to blocks leave them: those
+    have weights of zero. Else None.
+    """
+    real = with_gaps(context.graph, value)
+    if real is None:
+        return None
+    channels, *size = context.graph.tensors[real.quantised.tensor].shape
+    channel, pixel = np.divmod(real.order.reshape(weights.shape[1], -1), prod(size))
+    if not ((channel == channel[:, :1]).all() and (pixel == np.arange(prod(size))).all()):
+        return None
+    spread = np.zeros((len(weights), channels), np.int16)
+    spread[:, channel[:, 0]] = weights
+    return real, spread
 
 
 def _matrix(value: Value | None, axis: int) -> tuple[np.ndarray, np.ndarray]:
