@@ -6,7 +6,9 @@ prints for each operator that has a handler how many cases pass and how many are
 
 A case becomes a model with its shapes fixed: activations are int8 inputs, weights int8 constants with one scale, biases
 int32, all other constants what they are; the result is quantised to int8, with ranges from the case's own data. Where
-an operator runs beside the accelerator, a copy is in front of it, and its result stays as it is.
+an operator runs beside the accelerator, a copy is in front of it, and its result stays as it is. Attention, row
+operations and products of activations are also tried as parts of float networks (`tests.cases_in_networks`). What
+passes also runs as a program, on a machine with all that the importer has use for.
 """
 
 import functools
@@ -24,17 +26,24 @@ from onnx import TensorProto, helper, numpy_helper
 from onnx.backend.test.case.node import collect_testcases
 from onnx.backend.test.case.test_case import TestCase
 
+from cores.config import NpuConfig
 from gen.check.compare import compare_model
 from gen.ir import reference
 from gen.ir.errors import GraphError
+from gen.onnx.fused import SPREADS
 from gen.onnx.handlers import HANDLERS
 from gen.onnx.handlers.function import HANDLERS as FUNCTIONS
-from gen.onnx.importer import load_model
+from gen.onnx.importer import Imported, load_model
 from gen.onnx.machine import Machine
 from gen.onnx.read import MAX_OPSET
 from gen.onnx.registry import Place
+from gen.quantize.options import QuantizeError
+from gen.quantize.quantize import quantize
+from tests.cases_in_networks import IN_NETWORKS, Network, network_of
+from tests.compiled import compile_kept
+from tests.every_order import check_in_every_order
 
-__all__ = ["BOUND", "CLAIMED", "EXACT", "Verdict", "cases", "verdicts"]
+__all__ = ["BOUND", "CLAIMED", "EXACT", "Verdict", "cases", "network_verdicts", "verdicts"]
 
 #: Steps of the result (of which there are 241 from the least to the largest number) between ours and the case's output,
 #: whose inputs are not rounded to steps.
@@ -42,8 +51,14 @@ BOUND = 2
 #: The same where values are only picked or moved.
 EXACT = 1
 
-#: Operators of ONNX with handlers.
-CLAIMED = sorted(operator for domain, operator in HANDLERS if not domain)
+#: What programs run on.
+_CONFIG = NpuConfig.preset(16, gather=1, product=1, table=1, turn=1, rows=16, input_depth=512)
+
+#: Units that the importer has use for, but for the table, which many operators are where it is there.
+_UNITS = Machine.of(_CONFIG).features - {"table"}
+
+#: Operators of ONNX with handlers, but for those that stand for several, which are never between quantised values.
+CLAIMED = sorted(operator for domain, operator in HANDLERS if not domain and (domain, operator) not in SPREADS)
 #: Of these, functions that a table is; a step of the input may be many of the result.
 _FUNCTIONS = {operator for _, operator in FUNCTIONS}
 _MOVING = {"Concat", "DepthToSpace", "Dropout", "Flatten", "Gather", "GlobalMaxPool", "Identity", "MaxPool", "Pad",
@@ -57,7 +72,9 @@ _COMPARING = {"Greater", "GreaterOrEqual", "Less", "LessOrEqual"}
 _ELEMENTWISE = {*_BINARY, *_COMPARING, "Clip", "Identity", "LeakyRelu", "Neg", "Relu", "Sign", "Dropout",
                 *_FUNCTIONS}
 #: Cases whose inputs differ by less than a step of 8 bits, so that nothing can be near their output.
-_TOO_FINE = {"test_softmax_large_number"}
+_TOO_FINE = {"test_softmax_large_number", "test_attention_4d_softcap_neginf_mask_poison"}
+#: How many results are looked at of operators that also give statistics.
+_RESULTS = {"LayerNormalization": 1}
 #: The oldest that a model gets.
 _OPSET = 13
 #: Operators that need a layer in front of them, as they are none.
@@ -210,7 +227,7 @@ def _wrapped(case: TestCase, activations: Sequence[int]) -> _Model:
     inner.ClearField("input")
     inner.input.extend(names)
     wrapper.nodes.append(inner)
-    for value, target in zip(case.model.graph.output, expected, strict=True):
+    for value, target in list(zip(case.model.graph.output, expected, strict=True))[:_RESULTS.get(node.op_type)]:
         target = np.asarray(target)
         if node.op_type == "Sign":
             target = np.where(target == 0, np.float32(1), target)       # docs/binary.md
@@ -240,27 +257,74 @@ def _forms(case: TestCase) -> Iterator[Sequence[int]]:
         yield (0,)
 
 
-def verdicts(operator: str) -> Iterator[Verdict]:
-    """Of every case of an operator, in each of its forms.
+def verdicts(operator: str, every: int = 1) -> Iterator[Verdict]:
+    """Of every case of an operator, in each of its forms; each ``every``-th that passes runs as a program.
 
     Raises AssertionError for one that is wrong, and whatever else the importer lets through.
     """
     bound = np.inf if operator in _FUNCTIONS else EXACT if operator in _MOVING else BOUND
+    passed = 0
     with tempfile.TemporaryDirectory() as folder:
         for case in cases().get(operator, ()):
             for activations in _forms(case):
                 label = f"{case.name.removeprefix('test_')}, inputs {', '.join(map(str, activations))}"
-                yield _verdict(_wrapped(case, activations), label, Path(folder) / f"{case.name}.onnx", bound)
+                verdict, imported = _verdict(_wrapped(case, activations), label, Path(folder) / f"{case.name}.onnx",
+                                             bound)
+                passed += imported is not None
+                if imported is not None and passed % every == 0:
+                    _run(imported, passed)
+                yield verdict
 
 
-def _verdict(form: _Model, label: str, path: Path, bound: float) -> Verdict:
+def network_verdicts(operator: str, every: int = 1) -> Iterator[Verdict]:
+    """Of every ``every``-th case of an operator as a part of a float network; raises as `verdicts`."""
+    with tempfile.TemporaryDirectory() as folder:
+        for number, case in enumerate(cases()[operator][::every]):
+            label = f"{case.name.removeprefix('test_')}, in a network"
+            try:
+                network = network_of(case)
+            except ValueError as error:
+                yield Verdict(label, f"node {case.name} ({operator}): {error}")
+                continue
+            verdict, imported = _network_verdict(network, label, Path(folder) / f"{case.name}.onnx")
+            if imported is not None:
+                _run(imported, number)
+            yield verdict
+
+
+def _run(imported: Imported, seed: int) -> None:
+    """Its program, with noise in all padding, in every order that the machine's queues may take."""
+    if imported.graph.layers:
+        check_in_every_order(*compile_kept(imported.graph, _CONFIG), seed)
+
+
+def _network_verdict(network: Network, label: str, path: Path) -> tuple[Verdict, Imported | None]:
+    try:
+        onnx.save(quantize(network.model, network.feeds).model, path)
+        imported = load_model(path, machine=Machine.of(_CONFIG))
+    except (GraphError, QuantizeError) as error:
+        message = str(error).removeprefix(f"{path}: ")
+        assert "\n" not in message, (label, message)
+        return Verdict(label, message), None
+    (ours,) = zip(*(reference.run(imported.graph, {name: array[n:n + 1] for name, array in network.feeds.items()}
+                                  )[0].values() for n in range(len(network.expected))), strict=True)
+    off = float((np.abs(np.concatenate(ours) - network.expected) / _scale(network.expected)).max(initial=0))
+    assert off <= BOUND or path.stem in _TOO_FINE, (label, off)
+    largest = compare_model(imported, network.feeds).largest
+    assert largest <= 1, (label, largest)
+    return Verdict(label, off=off), imported
+
+
+def _verdict(form: _Model, label: str, path: Path, bound: float) -> tuple[Verdict, Imported | None]:
     onnx.save(form.model, path)
     try:
-        imported = load_model(path, machine=Machine.having("product", *(["table"] if form.function else [])))
+        imported = load_model(path, machine=Machine.having(*_UNITS, *(["table"] if form.function else [])))
     except GraphError as error:
         message = str(error)
         assert message.startswith(f"{path}: ") and "\n" not in message, (label, message)
-        return Verdict(label, message.removeprefix(f"{path}: "))
+        return Verdict(label, message.removeprefix(f"{path}: ")), None
+    if len({len(array) for array in form.feeds.values()}) > 1:
+        return Verdict(label, "inputs have different numbers of samples"), None
     outputs, _ = reference.run(imported.graph, form.feeds)
     off = 0.0
     for name, (target, scale, point) in form.expected.items():
@@ -278,13 +342,14 @@ def _verdict(form: _Model, label: str, path: Path, bound: float) -> Verdict:
         assert error.code == "onnxruntime", (label, error)
         largest = 0
     assert largest <= (0 if form.function else 1), (label, largest)
-    return Verdict(label, off=off)
+    return Verdict(label, off=off), imported
 
 
 def _print(operators: Sequence[str]) -> None:
     total: Counter[str] = Counter()
     for operator in operators:
-        found = list(verdicts(operator))
+        found = [*(verdicts(operator) if operator in CLAIMED else ()),
+                 *(network_verdicts(operator) if operator in IN_NETWORKS else ())]
         refused = [verdict for verdict in found if verdict.refused]
         passed = len(found) - len(refused)
         total += Counter(passed=passed, refused=len(refused))
@@ -296,4 +361,4 @@ def _print(operators: Sequence[str]) -> None:
 
 
 if __name__ == "__main__":
-    _print(sys.argv[1:] or CLAIMED)
+    _print(sys.argv[1:] or sorted({*CLAIMED, *IN_NETWORKS}))

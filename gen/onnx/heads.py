@@ -26,9 +26,10 @@ def activations_product(context: Context, inputs: Inputs) -> Value:
         raise NodeError("multiplies two activations; --features turn or gather does that on the accelerator",
                         code="needs-unit", unit="gather")
     a, b = (_real(context, value, heads_of) for value, heads_of in zip(inputs, (_FIRST, _SECOND), strict=True))
-    if a.order.ndim < 3 or a.order.shape[:-2] != b.order.shape[:-2] or a.order.shape[-1] != b.order.shape[-2]:
-        raise NodeError(f"multiplies activations of shapes {a.order.shape} and {b.order.shape}; both must have the "
-                        "same leading axes", code="operand-shapes")
+    if min(a.order.ndim, b.order.ndim) < 3 or a.order.shape[-1] != b.order.shape[-2]:
+        raise NodeError(f"multiplies activations of shapes {a.order.shape} and {b.order.shape}; both must have leading "
+                        "axes", code="operand-shapes")
+    a, b = _of_all_heads(a, b)
     wide = b.order.shape[-1] > a.order.shape[-2] and context.node.name not in context.graph.scores
     turned = (wide or not _is_part(context, a, _matrices(a)[0].T)) and _is_part(context, b, _matrices(b)[0])
     if turned:
@@ -80,6 +81,15 @@ def _real(context: Context, value: Value | None, channels: int) -> Real:
         context.graph.place_channels_last(value)
     tensor = context.graph.tensor(value.quantised, value.scale, value.zero_point)
     return replace(value, quantised=tensor)
+
+
+def _of_all_heads(a: Real, b: Real) -> tuple[Real, Real]:
+    """With the same leading axes, where one's matrix may be that of several of the other's."""
+    leading = np.broadcast_shapes(a.order.shape[:-2], b.order.shape[:-2])
+    spread = [np.broadcast_to(value.order, (*leading, *value.order.shape[-2:])) for value in (a, b)]
+    first, second = (replace(value, quantised=replace(value.quantised, order=order))
+                     for value, order in zip((a, b), spread, strict=True))
+    return first, second
 
 
 def _matrices(value: Real) -> np.ndarray:

@@ -216,7 +216,7 @@ def _emit_operation(context: Context, value: PendingOperation, quantisation: Qua
 
 def _emit_table(context: Context, value: PendingTable, result: Result) -> Quantised:
     """A copy that is looked up; `fuse_copies` moves that into the layer in front of it."""
-    real = context.activation(value.real)
+    real = padded_heads(context, value.real) or context.activation(value.real)
     source = context.graph.tensors[real.quantised.tensor]
     middle = Tensor(f"{value.name}/middle", source.shape, real.scale, real.zero_point)
     table = Table(middle, context.functions.table(value, result.quantisation))

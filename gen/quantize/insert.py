@@ -126,6 +126,8 @@ def _overrides(model: onnx.ModelProto, plan: Plan, largest: Mapping[str, np.ndar
 
 def _even_step(numbers: np.ndarray) -> float:
     """The least step that all of ``numbers`` are multiples of, `_LARGEST` times at most; 0 if there is none."""
+    if not numbers.any():
+        return 0.0
     steps = np.abs(numbers).max() / np.arange(_LARGEST, 0.0, -1)
     times = np.unique(numbers) / steps[:, None]
     even = np.isclose(times, np.rint(times), rtol=0, atol=1e-5).all(axis=1)

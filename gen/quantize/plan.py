@@ -151,6 +151,8 @@ class _Planner:
             self._give(node, _Kind.FUNCTION)
         elif not self._is_machine(node) or not inputs or self._gains_nothing(node, inputs):
             for name in inputs:
+                if node.output[0] in self._reaching:    # a Softmax between products
+                    self._quantise(name)
                 self._settle(name)
             self._give(node, _Kind.FLOAT)
         elif weighted:

@@ -75,6 +75,19 @@ def masked(b: Blocks) -> str:
     return b.node("Attention", *b.three(), b.array(seen), q_num_heads=_HEADS, kv_num_heads=_HEADS)
 
 
+def grouped(b: Blocks) -> str:
+    """Two heads of queries for one of keys."""
+    query, key, value = b.three()[0], *(b.linear("x", after=_SIZE) for _ in range(2))
+    return b.node("Attention", query, key, value, q_num_heads=_HEADS, kv_num_heads=1, softcap=1.5)
+
+
+def masked_later(b: Blocks) -> str:
+    """Numbers that are added, of which some hide, and of later tokens."""
+    numbers = b.rng.normal(size=(_TOKENS, _TOKENS))
+    numbers[2:, 1] = -np.inf
+    return b.node("Attention", *b.three(), b.array(numbers), q_num_heads=_HEADS, kv_num_heads=_HEADS, is_causal=1)
+
+
 def in_heads(b: Blocks) -> str:
     shape = b.constants
     shape.append(numpy_helper.from_array(np.array([0, 0, _HEADS, _SIZE]), "split"))
@@ -125,8 +138,8 @@ def early(b: Blocks) -> str:
 
 #: Form -> opset.
 FORMS: dict[Callable[[Blocks], str], int] = {
-    of_onnx: 23, causal: 24, masked: 23, in_heads: 24, of_microsoft: 17, one_way: 17, several_heads: 17,
-    with_biases: 17, skipped: 17, simplified: 17, early: 14}
+    of_onnx: 23, causal: 24, masked: 23, grouped: 24, masked_later: 24, in_heads: 24, of_microsoft: 17, one_way: 17,
+    several_heads: 17, with_biases: 17, skipped: 17, simplified: 17, early: 14}
 forms = pytest.mark.parametrize("form", FORMS, ids=lambda form: form.__name__)
 
 
@@ -149,9 +162,37 @@ def test_the_same_numbers(form: Callable[[Blocks], str], batch: int | str, rng: 
     assert np.abs(run(ours, x) - theirs).max() < 1e-4 * np.abs(theirs).max()
 
 
+@pytest.mark.parametrize(("attributes", "low", "high"), [
+    ({"left_window_size": 3}, -3, _TOKENS), ({"left_window_size": 2, "right_window_size": 1}, -2, 1),
+    ({"left_window_size": 4, "right_window_size": 2, "is_causal": 1}, -4, 0)], ids=("left", "both", "causal"))
+def test_windows(attributes: dict[str, int], low: int, high: int, rng: Rng, tmp_path: Path) -> None:
+    """The same as a mask that says which tokens each sees; onnxruntime has no windows."""
+    x = rng.normal(size=(1, _TOKENS, _WIDTH)).astype(np.float32)
+    after = np.arange(_TOKENS) - np.arange(_TOKENS)[:, None]
+    state, outputs = rng.bit_generator.state, []
+    for mask, given in ((None, attributes), ((low <= after) & (after <= high), {})):
+        rng.bit_generator.state = state
+        b = Blocks(rng, 24 if mask is not None else 25)
+        masks = [] if mask is None else [b.array(mask)]
+        onnx.save(b.model(b.node("Attention", *b.three(), *masks, q_num_heads=_HEADS, kv_num_heads=_HEADS, **given)),
+                  tmp_path / "m.onnx")
+        outputs.append(run(read(tmp_path / "m.onnx").proto, x))
+    assert np.array_equal(*outputs)
+
+
+@pytest.mark.parametrize("mask", [np.tri(_TOKENS, k=-1, dtype=bool), np.where(np.tri(_TOKENS, k=-1), 0, -np.inf)],
+                         ids=("bool", "numbers"))
+def test_a_token_without_keys(mask: np.ndarray, rng: Rng, tmp_path: Path) -> None:
+    """The first: its result is 0, which no Softmax gives."""
+    b = Blocks(rng, 23)
+    onnx.save(b.model(b.node("Attention", *b.three(), b.array(mask), q_num_heads=_HEADS, kv_num_heads=_HEADS)),
+              tmp_path / "m.onnx")
+    assert "Attention" in {node.op_type for node in read(tmp_path / "m.onnx").proto.graph.node}
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("form", [of_onnx, in_heads, of_microsoft, several_heads, skipped, simplified, early],
-                         ids=lambda form: form.__name__)
+@pytest.mark.parametrize("form", [of_onnx, grouped, masked_later, in_heads, of_microsoft, several_heads, skipped,
+                                  simplified, early], ids=lambda form: form.__name__)
 def test_on_the_accelerator(form: Callable[[Blocks], str], rng: Rng, tmp_path: Path) -> None:
     """From a float model, with a layer after it: nothing is left to the processor, no value differs."""
     b = Blocks(rng, FORMS[form])
@@ -163,8 +204,7 @@ def test_on_the_accelerator(form: Callable[[Blocks], str], rng: Rng, tmp_path: P
 
 @pytest.mark.parametrize(("op", "inputs", "attributes", "why"), [
     ("Attention", 6, {}, "has past keys"),
-    ("Attention", 3, {"softcap": 2.0}, "bounds its scores"),
-    ("Attention", 3, {"kv_num_heads": 1}, "has fewer heads of keys"),
+    ("Attention", 3, {"q_num_heads": 3, "kv_num_heads": 2}, "no whole number of queries"),
     ("MultiHeadAttention", 1, {}, "packed in one"),
     ("MultiHeadAttention", 5, {}, "has a mask of tokens"),
 ], ids=str)

@@ -18,9 +18,12 @@ _HIDDEN = -1e4
 
 def _attend(fused: Fused, query: str, keys: str, values: str, masks: list[str], head: int) -> str:
     """Of (N, heads, tokens, channels) each, but ``keys`` (N, heads, channels, tokens)."""
-    scale = fused.attributes.get("scale") or 1 / sqrt(head)
-    scores = fused.make("Mul", fused.make("MatMul", query, keys, what="scores"), fused.constant(scale, "scale"),
-                        what="scaled")
+    scale, bound = fused.attributes.get("scale") or 1 / sqrt(head), fused.attributes.get("softcap", 0.0)
+    scores = fused.make("Mul", fused.make("MatMul", query, keys, what="scores"),
+                        fused.constant(scale / bound if bound else scale, "scale"), what="scaled")
+    if bound:
+        scores = fused.make("Mul", fused.make("Tanh", scores, what="bent"), fused.constant(bound, "bound"),
+                            what="bounded")
     for mask in masks:
         scores = fused.make("Add", scores, mask, what="masked")
     return fused.make("MatMul", fused.make("Softmax", scores, axis=-1, what="softmax"), values, what="mixed")
@@ -48,42 +51,64 @@ def _causal(fused: Fused, queries: int, keys: int, hidden: float) -> str:
     return fused.constant(np.where(seen, 0, hidden).astype(np.float32), "causal")
 
 
-def _mask(fused: Fused, name: str) -> list[str]:
-    """Of ONNX: numbers that are added, or which scores count."""
-    if not name:
-        return []
-    array = fused.array(name)
-    if array is None:
-        raise UnsupportedError("has a mask that is no constant, with which it is not taken apart")
-    numbers = np.where(array, 0, _HIDDEN) if array.dtype == bool else np.maximum(array, _HIDDEN)
-    return [fused.constant(numbers.astype(np.float32), "mask")]
+def _masks(fused: Fused, queries: int, keys: int) -> list[str]:
+    """What ONNX's node adds to its scores: the numbers of its mask, and what hides those that the mask does, later
+    tokens, and those beyond a window. ``queries``, ``keys``: how many there are, 0 where that is not known.
+    """
+    attributes, name = fused.attributes, fused.given(3)
+    left, right = (int(attributes.get(f"{side}_window_size", -1)) for side in ("left", "right"))
+    if attributes.get("is_causal"):
+        right = 0
+    total = np.zeros((1, 1))
+    if name:
+        array = fused.array(name)
+        if array is None:
+            raise UnsupportedError("has a mask that is no constant, with which it is not taken apart")
+        total = np.where(array, 0, -np.inf) if array.dtype == bool else array.astype(np.float64)
+        beyond = keys - total.shape[-1] if total.ndim and total.shape[-1] != 1 else 0
+        total = np.pad(total, [(0, 0)] * (total.ndim - 1) + [(0, max(0, beyond))], constant_values=-np.inf)
+    if left >= 0 or right >= 0:
+        if not queries or not keys:
+            raise UnsupportedError("hides tokens by their places among a number that is not known; give the model's "
+                                   "inputs fixed shapes")
+        after = np.arange(keys) - np.arange(queries)[:, None]
+        hidden = (left >= 0) & (after < -left) | (right >= 0) & (after > right)
+        total = total + np.where(hidden, -np.inf, 0)
+    if np.isneginf(total).all(axis=-1).any():
+        raise UnsupportedError("hides all keys from a token, with which it is not taken apart")
+    hidden = total <= _HIDDEN
+    parts = {"mask": np.where(hidden, 0, total), "hidden": np.where(hidden, _HIDDEN, 0.0)}
+    return [fused.constant(numbers.astype(np.float32), what) for what, numbers in parts.items() if numbers.any()]
 
 
 def attention(fused: Fused) -> None:
     """Of ONNX."""
     fused.refuse({4: "past keys", 5: "past values", 6: "a number of tokens that count"},
                  {1: "a result of present keys", 2: "a result of present values", 3: "a result of scores"})
-    if fused.attributes.get("softcap"):
-        raise UnsupportedError("bounds its scores (softcap), with which it is not taken apart")
     query, key, value = (fused.given(n) for n in range(3))
     shape, keys = fused.shape(query), fused.shape(key)
     flat = len(shape) == 3
     heads, of_keys = ((int(fused.attributes.get(f"{what}_num_heads", 0)) for what in ("q", "kv")) if flat
                       else (shape[1], keys[1]))
-    if heads != of_keys or not heads:
-        raise UnsupportedError("has fewer heads of keys than of queries, with which it is not taken apart")
+    if not heads or not of_keys or heads % of_keys:
+        raise UnsupportedError("has heads of a number that is not known, or keys of which no whole number of queries "
+                               "shares one")
     if not shape[-1]:
         raise UnsupportedError("has heads of a size that is not known; give the model's inputs fixed shapes")
-    masks = _mask(fused, fused.given(3))
-    if fused.attributes.get("is_causal"):
-        masks.append(_causal(fused, shape[-2], keys[-2], _HIDDEN))
-    if not flat:
-        turned = fused.make("Transpose", key, perm=[0, 1, 3, 2], what="keys")
-        mixed = _attend(fused, query, turned, value, masks, shape[-1])
+    masks = _masks(fused, shape[-2], keys[-2])
+    if flat:
+        query, key, value = (_heads(fused, name, number, what) for name, number, what in (
+            (query, heads, "query"), (key, of_keys, "key"), (value, of_keys, "value")))
+    if heads > of_keys:
+        shared = fused.constant(np.repeat(np.arange(of_keys), heads // of_keys), "shared")
+        key, value = (fused.make("Gather", name, shared, axis=1, what=f"{what}_shared") for name, what in (
+            (key, "key"), (value, "value")))
+    turned = fused.make("Transpose", key, perm=[0, 1, 3, 2], what="keys")
+    mixed = _attend(fused, query, turned, value, masks, shape[-1] // (heads if flat else 1))
+    if flat:
+        _joined(fused, mixed)
+    else:
         fused.make("Identity", mixed, result=fused.node.output[0], what="result")
-        return
-    _joined(fused, _attend(fused, _heads(fused, query, heads, "query"), _heads(fused, key, heads, "key", (0, 2, 3, 1)),
-                           _heads(fused, value, heads, "value"), masks, shape[-1] // heads))
 
 
 def _runtime(fused: Fused, projected: list[str], tokens: tuple[int, int] | None, head: int, bias: str) -> None:

@@ -15,8 +15,8 @@ HANDLERS = Registry()
 
 
 @HANDLERS.handles("Attention", place=Place.COMPILER, conditions=(
-    "is taken apart: MatMul, Mul, Add of masks, Softmax. As many heads of keys as of queries; masks are constants, or "
-    "causal. Without past keys and values, `softcap`, and results beside the first"))
+    "is taken apart: MatMul, Mul, Add of masks, Softmax. Masks are constants, causal or windows, and leave each token "
+    "a key. Without past keys and values, and results beside the first"))
 @HANDLERS.handles("Attention", "MultiHeadAttention", domains=[MICROSOFT], place=Place.COMPILER, conditions=(
     "is taken apart, as that of ONNX; constant weights, and an `attention_bias`. Queries, keys and values are not "
     "packed in one; without masks of tokens, past keys and values, and `do_rotary`"))
