@@ -52,6 +52,18 @@ DOCUMENTS = (
               "stages": [{"prune": [{"kind": "apoz", "ratio": 0.5, "layers": ["a*"], "floor": 0.25, "samples": 16},
                                     {"kind": "magnitude", "threshold": 0.125}], "epochs": 1, "repeat": 3}]},
              ("train", "FILE", "-o", "out.onnx")),
+    Document({"model": "m.onnx", "train": {"path": "a.json", "images": "x"}, "mirror": True, "zoom": [0.5, 2],
+              "head": {"kind": "yolo", "classes": ["a", "b"], "maps": [{"output": "y", "anchors": [[0.5, 0.25]]}]},
+              "stages": [{"epochs": 1}]}, ("train", "FILE", "-o", "out.onnx")),
+    # Annotations, and a head.
+    Document({"images": [{"id": n, "file_name": f"{n}.png", "width": 8, "height": 6} for n in range(2)],
+              "categories": [{"id": 3, "name": "a"}, {"id": 4, "name": "b"}],
+              "annotations": [{"image_id": n, "category_id": 3 + n, "bbox": [1, 2, 3.5, 4], "iscrowd": 0}
+                              for n in range(2)],
+              "head": {"kind": "ssd", "classes": ["a", "b"], "matched": 0.5, "negatives": 3.0,
+                       "maps": [{"boxes": "y", "scores": "y", "sizes": [[0.5, 0.25]]}]}},
+             ("prune", "m.onnx", "--density", "0.5", "--calibrate", "x.npz", "--annotations", "FILE", "--head", "FILE",
+              "-o", "out.onnx"), frozenset({"out.onnx"})),
     Document({"macs": [16, 64], "features": ["none", "gather+depthwise"], "density": [1.0, 0.5], "memory": ["ideal"],
               "clock": ["board", 100], "input_depth": [2048, 4096]},
              ("explore", "m.onnx", "--space", "FILE", *_SEARCH, "--json")),
