@@ -3,7 +3,7 @@
 from gen.zoo.builder import Builder, Tensor
 from gen.zoo.network import Network
 
-__all__ = ["NETWORKS", "separable_layers"]
+__all__ = ["NETWORKS", "inverted_layers", "separable_layers"]
 
 #: Output channels and stride of MobileNetV1's depthwise and pointwise pairs.
 _PAIRS = ((64, 1), (128, 2), (128, 1), (256, 2), (256, 1), (512, 2), *((512, 1),) * 5, (1024, 2), (1024, 1))
@@ -29,22 +29,29 @@ def _mobilenetv1(b: Builder, image: Tensor, classes: int) -> None:
     b.classify(separable_layers(b, image)[-1], classes)
 
 
-def _inverted(b: Builder, x: Tensor, channels: int, *, expansion: int, stride: int, name: str) -> Tensor:
-    """A block that is wide in the middle; its result has no activation."""
+def _inverted(b: Builder, x: Tensor, channels: int, *, expansion: int, stride: int, name: str,
+              middles: list[Tensor]) -> Tensor:
+    """A block that is wide in the middle, which is added to ``middles``; its result has no activation."""
     wide = x.channels * expansion
     y = _layer(b, x, wide, 1, name=f"{name}.exp") if expansion > 1 else x
+    middles.append(y)
     y = _layer(b, y, wide, 3, stride=stride, groups=wide, name=f"{name}.dw")
     y = b.norm(b.conv(y, channels, 1, name=f"{name}.proj"))
     return b.node("Add", y, x, name=f"{name}.add") if (stride, channels) == (1, x.channels) else y
 
 
-def _mobilenetv2(b: Builder, image: Tensor, classes: int) -> None:
-    """Sandler et al. (2018)."""
-    x = _layer(b, image, 32, 3, stride=2, name="conv0")
+def inverted_layers(b: Builder, image: Tensor) -> tuple[Tensor, list[Tensor]]:
+    """MobileNetV2 (Sandler et al., 2018) without its head; and what its 17 blocks have before their depthwise layer."""
+    x, middles = _layer(b, image, 32, 3, stride=2, name="conv0"), list[Tensor]()
     for stage, (expansion, channels, count, first) in enumerate(_BLOCKS):
         for number in range(count):
-            x = _inverted(b, x, channels, expansion=expansion, stride=1 if number else first, name=f"b{stage}.{number}")
-    b.classify(_layer(b, x, 1280, 1, name="conv_last"), classes)
+            x = _inverted(b, x, channels, expansion=expansion, stride=1 if number else first, name=f"b{stage}.{number}",
+                          middles=middles)
+    return _layer(b, x, 1280, 1, name="conv_last"), middles
+
+
+def _mobilenetv2(b: Builder, image: Tensor, classes: int) -> None:
+    b.classify(inverted_layers(b, image)[0], classes)
 
 
 NETWORKS = (

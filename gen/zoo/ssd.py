@@ -1,6 +1,6 @@
-"""SSD-MobileNetV1 with boxes decoded and selected by ONNX operators."""
+"""SSD on MobileNets, with boxes decoded and selected by ONNX operators."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from itertools import pairwise
 
@@ -8,7 +8,7 @@ import numpy as np
 
 from gen.zoo.builder import Builder, Tensor, floats
 from gen.zoo.detections import detections
-from gen.zoo.mobilenet import separable_layers
+from gen.zoo.mobilenet import inverted_layers, separable_layers
 from gen.zoo.network import Network
 
 __all__ = ["NETWORKS"]
@@ -62,10 +62,23 @@ def _boxes(b: Builder, offsets: Tensor, priors: np.ndarray) -> Tensor:
     return b.node("Concat", *corners, name="boxes", axis=2)
 
 
-def _ssd(b: Builder, image: Tensor, classes: int, *, kernel: int) -> None:
-    """Liu et al. (2016) on MobileNetV1, with heads of ``kernel``; class 0 is the background."""
+def _v1(b: Builder, image: Tensor) -> list[Tensor]:
+    """The maps of strides 16 and 32 that MobileNetV1 has."""
     pairs = separable_layers(b, image)
-    x, maps = pairs[-1], [pairs[10], pairs[12]]
+    return [pairs[10], pairs[12]]
+
+
+def _v2(b: Builder, image: Tensor) -> list[Tensor]:
+    """Those of MobileNetV2: of the finer one the wide middle of the block after it (Sandler et al., section 6.2)."""
+    x, middles = inverted_layers(b, image)
+    return [middles[13], x]
+
+
+def _ssd(b: Builder, image: Tensor, classes: int, *, kernel: int,
+         backbone: Callable[[Builder, Tensor], list[Tensor]] = _v1) -> None:
+    """Liu et al. (2016) on a ``backbone``, with heads of ``kernel``; class 0 is the background."""
+    maps = backbone(b, image)
+    x = maps[-1]
     for number, (middle, channels) in enumerate(((256, 512), (128, 256), (128, 256), (64, 128)), start=14):
         x = b.relu6(b.norm(b.conv(x, middle, 1, name=f"conv{number}_1")))
         x = b.relu6(b.norm(b.conv(x, channels, 3, stride=2, name=f"conv{number}_2")))
@@ -82,4 +95,5 @@ _network = partial(Network, size=(300, 300), classes=21)
 NETWORKS = (
     _network(name="ssd-mobilenetv1", title="SSD-MobileNetV1", layers=partial(_ssd, kernel=1)),
     _network(name="ssd-mobilenetv1-3x3", title="SSD-MobileNetV1, heads of 3x3", layers=partial(_ssd, kernel=3)),
+    _network(name="ssd-mobilenetv2", title="SSD-MobileNetV2", layers=partial(_ssd, kernel=1, backbone=_v2)),
 )

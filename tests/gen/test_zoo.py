@@ -12,10 +12,12 @@ import onnxruntime as ort
 import pytest
 from onnx import helper, numpy_helper
 
+from gen.detection.heads.yolo import YoloHead, YoloMap
 from gen.zoo.builder import pictures
 from gen.zoo.errors import ZooError
 from gen.zoo.network import make
 from gen.zoo.registry import NETWORKS, get_network
+from gen.zoo.yolo import TINY_ANCHORS
 from tests.conftest import ROOT
 
 TABLE = ROOT.parent / "shared" / "networks.csv"
@@ -28,7 +30,7 @@ LISTED = {
     "yolov3-tiny": "YOLOv3-tiny-416(80cls)",
 }
 LONG = {"vgg16", "alexnet", "yolov3", "mobilenetv1", "birealnet18", "birealnet18-dense", "ssd-mobilenetv1-3x3",
-        "vit-tiny", "mobilevit-xxs", "yolo11n"}
+        "vit-tiny", "mobilevit-xxs", "yolo11n", "yolov3-boxes"}
 #: Parameters and millions of multiplications of networks that the table does not have: as published, but for what is
 #: not published of KWT-1 (its multiplications, here by its sizes) and of a ViT-Tiny of mean tokens and fixed positions.
 #: YOLO11n has 6.5 billion operations for 640x640.
@@ -38,7 +40,8 @@ PUBLISHED = {
     "mobilevit-xxs": (1_272_024, 420), "yolo11n": (2_624_080, 6500 / 2 / 4),
 }
 #: Of the smallest sizes at which all of a network's layers still have something to do.
-SMALL = {"alexnet": (95, 95), "yolo11n": (256, 256), "ssd-mobilenetv1": (96, 128), "ssd-mobilenetv1-3x3": (64, 64)}
+SMALL = {"alexnet": (95, 95), "yolo11n": (256, 256), "ssd-mobilenetv1": (96, 128), "ssd-mobilenetv1-3x3": (64, 64),
+         "ssd-mobilenetv2": (96, 96)}
 
 
 def each_network(names: list[str]) -> list:
@@ -259,6 +262,40 @@ def test_boxes_and_their_choice(rng: np.random.Generator):
         chosen += [(0, number, box) for box in taken[:100]]
     assert len(chosen) > 20
     assert {tuple(row) for row in values["selected"].tolist()} == set(chosen)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("name", "heads", "anchors"), [
+    ("yolov3-tiny-boxes", ("det13", "det26"), TINY_ANCHORS),
+    pytest.param("yolov3-boxes", ("h13.det", "h26.det", "h52.det"), (
+        ((116, 90), (156, 198), (373, 326)), ((30, 61), (62, 45), (59, 119)), ((10, 13), (16, 30), (33, 23))),
+        marks=pytest.mark.full)])
+def test_boxes_of_yolov3(name: str, heads: tuple[str, ...], anchors: tuple, rng: np.random.Generator):
+    """Decoded in the model as after it."""
+    model = make(NETWORKS[name], size=(64, 96), classes=2).model
+    values = run_all(model, image_of(model, rng))
+    head = YoloHead(classes=("a", "b"), maps=tuple(
+        YoloMap(output=output, anchors=tuple((width / 416, height / 416) for width, height in some))
+        for output, some in zip(heads, anchors, strict=True)))
+    boxes, scores = head.candidates({name: value[0] for name, value in values.items()})
+
+    def in_order(boxes: np.ndarray, scores: np.ndarray) -> np.ndarray:
+        rows = np.concatenate([boxes, scores], axis=1)
+        return rows[np.lexsort(np.round(rows, 3).T)]
+
+    np.testing.assert_allclose(in_order(values["boxes"][0], values["scores"][0].T), in_order(boxes, scores), rtol=1e-3,
+                               atol=1e-5)
+    assert len(values["selected"])
+
+
+@pytest.mark.slow
+def test_maps_of_ssd_on_mobilenetv2():
+    """The finer map is the middle of a block, six times as wide as its 96 channels."""
+    model = make(NETWORKS["ssd-mobilenetv2"]).model
+    rows = rows_of(model)
+    assert [(rows[f"loc{n}"].inputs, rows[f"loc{n}"].height) for n in range(6)] == [
+        (576, 19), (1280, 10), (512, 5), (256, 3), (256, 2), (128, 1)]
+    assert {rows[name].kernel for name in rows if name.startswith(("loc", "conf"))} == {1}
 
 
 @pytest.mark.slow
