@@ -151,8 +151,8 @@ class _Planner:
             self._give(node, _Kind.FUNCTION)
         elif not self._is_machine(node) or not inputs or self._gains_nothing(node, inputs):
             for name in inputs:
-                if node.output[0] in self._reaching:    # a Softmax between products
-                    self._quantise(name)
+                if node.op_type == "Softmax" and node.output[0] in self._reaching:
+                    self._quantise(name)        # a table in front of rows between products
                 self._settle(name)
             self._give(node, _Kind.FLOAT)
         elif weighted:
