@@ -13,14 +13,14 @@ _SIZES, _TOKENS = (4, 7, 16, 20, 24, 32), (3, 5, 16, 17, 33, 49, 197)
 
 
 class RandomTransformer(RandomModel):
-    """One or two steps, each attention or a perceptron: with or without normalisations (in front or behind), residuals,
-    masks and position embeddings. Tokens are an input, or the pixels of one, often of a convolution; at the end there
-    is sometimes their mean.
+    """One or two steps, each attention, of all tokens or of parts of them, or a perceptron: with or without
+    normalisations (in front or behind), residuals, masks and position embeddings. Tokens are an input, or the pixels of
+    one, often of a convolution; at the end there is sometimes their mean.
     """
 
-    def __init__(self, rng: np.random.Generator, *, largest: int = 197, widest: int = 64) -> None:
-        """``largest``: tokens; ``widest``: channels of all heads."""
-        self.largest, self.widest = largest, widest
+    def __init__(self, rng: np.random.Generator, *, largest: int = 197, widest: int = 64, windows: bool = True) -> None:
+        """``largest``: tokens; ``widest``: channels of all heads; ``windows``: of parts of the tokens, too."""
+        self.largest, self.widest, self.windows, self.parts = largest, widest, windows, 1
         super().__init__(rng, opset=23)
 
     def make(self) -> None:
@@ -79,7 +79,10 @@ class RandomTransformer(RandomModel):
         """Attention or a perceptron."""
         before, after, added = self.chance(0.5), self.chance(0.3), self.chance(0.7)
         y = self.normalised(x) if before else x
-        y = self.attention(y) if self.chance(0.7) else self.perceptron(y)
+        if not self.chance(0.7):
+            y = self.perceptron(y)
+        else:
+            y = self.attention_of_parts(y) if self.windows and self.chance(0.5) else self.attention(y)
         y = self.quantised(self.apply("Add", *self.rng.permutation([x, y]).tolist())) if added else y
         return self.normalised(y) if after else y
 
@@ -87,6 +90,28 @@ class RandomTransformer(RandomModel):
         y = self.linear(x, self.between(4, self.widest))
         y = self.quantised(self.apply("Gelu", y, approximate=str(self.rng.choice(["none", "tanh"]))))
         return self.linear(y, self.width)
+
+    def attention_of_parts(self, x: str) -> str:
+        """Of neighbours, of every so many, or shifted in a circle: each with its own."""
+        tokens, parts = self.tokens, [n for n in range(2, 9) if self.tokens % n == 0]
+        if not parts:
+            return self.attention(x)
+        self.parts = int(self.rng.choice(parts))
+        self.tokens //= self.parts
+        apart, shift = self.chance(0.5), self.between(1, tokens - 1) if self.chance(0.5) else 0
+        size = (self.tokens, self.parts) if apart else (self.parts, self.tokens)
+        y = self.shaped(self.rolled(x, shift), *size, self.width)
+        y = self.apply("Transpose", y, perm=[0, 2, 1, 3]) if apart else y
+        y = self.shaped(self.attention(self.shaped(y, self.tokens, self.width)), self.parts, self.tokens, self.width)
+        y = self.shaped(self.apply("Transpose", y, perm=[0, 2, 1, 3]) if apart else y, tokens, self.width)
+        y, self.tokens, self.parts = self.rolled(y, tokens - shift if shift else 0), tokens, 1
+        return y
+
+    def rolled(self, x: str, shift: int) -> str:
+        """Tokens from the one at ``shift`` on, then those before."""
+        ends = (shift, self.values[x].shape[1]), (0, shift)
+        parts = [self.apply("Slice", x, *(self.constant(np.array([n])) for n in (*one, 1))) for one in ends if shift]
+        return self.apply("Concat", *parts, axis=1) if shift else x
 
     def attention(self, x: str) -> str:
         query, key, value = self.packed(x) if self.chance(0.4) else self.apart(x)
@@ -97,6 +122,11 @@ class RandomTransformer(RandomModel):
             scores = self.quantised(self.apply("Div", scores, self.constant(np.float32(sqrt(self.size)))))
         if self.chance(0.4):
             scores = self.quantised(self.apply("Add", scores, self.mask(float(abs(self.values[scores]).max()))))
+        if self.parts > 1 and self.chance(0.4):
+            inner = self.heads, self.tokens, self.tokens
+            mask = self.number32(2, (self.parts, 1, *inner[1:]))
+            masked = self.quantised(self.apply("Add", self.shaped(scores, self.parts, *inner), mask))
+            scores = self.shaped(masked, *inner)
         shares = self.quantised(self.apply("Softmax", scores, axis=-1))
         mixed = self.apply("Transpose", self.quantised(self.apply("MatMul", shares, value)), perm=[0, 2, 1, 3])
         return self.linear(self.shaped(mixed, self.tokens, self.width), self.width)

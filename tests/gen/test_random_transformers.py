@@ -31,7 +31,7 @@ def test_every_layer(name: str, count: int, largest: int, seed: int, tmp_path: P
     """With noise in all padding, in every order that the machine's queues may take: 300 in all in the full run."""
     config = MACHINES[name]
     for number in range(count):
-        model = RandomTransformer(np.random.default_rng([seed, number]), largest=largest)
+        model = RandomTransformer(np.random.default_rng([seed, number]), largest=largest, windows=bool(config.turn))
         imported = load_model(model.save(tmp_path), machine=Machine.of(config))
         assert compare_model(imported, model.samples(2)).largest <= 1, f"number {number}"
         check_in_every_order(*compile_kept(imported.graph, config), number)
