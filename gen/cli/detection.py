@@ -33,8 +33,10 @@ def chosen_judge(arguments: argparse.Namespace) -> "Judge | None":
         return None
     from gen.detection.heads.registry import read_head
     from gen.detection.judge import Judge
+    from gen.detection.precision import require_pycocotools
     from gen.detection.read import read_annotations
 
+    require_pycocotools()
     head = read_head(arguments.head)
     annotations = read_annotations(arguments.annotations).of(head.classes)
     if annotations.left_out:

@@ -4,6 +4,7 @@ import contextlib
 import io
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from importlib.util import find_spec
 
 import numpy as np
 
@@ -11,7 +12,7 @@ from gen.detection.annotations import Picture
 from gen.detection.errors import AnnotationError
 from gen.detection.heads.base import Detections
 
-__all__ = ["Precision", "mean_average_precision"]
+__all__ = ["Precision", "mean_average_precision", "require_pycocotools"]
 
 
 @dataclass(frozen=True)
@@ -27,17 +28,22 @@ class Precision:
         return f"mAP {100 * self.map_50:.2f} % at an overlap of 0.5, {100 * self.map:.2f} % at 0.5 to 0.95"
 
 
+def require_pycocotools() -> None:
+    """To be asked before the work that ends with a precision. Raises AnnotationError."""
+    if find_spec("pycocotools") is None:
+        raise AnnotationError("mean average precision needs pycocotools: pip install 'npugen[detection]'",
+                              code="missing-package")
+
+
 def mean_average_precision(pictures: Sequence[Picture], found: Sequence[Detections], *, most: int = 100) -> Precision:
     """Of what is found in each of the ``pictures``, the best ``most`` in each; classes without an object do not count.
 
     Raises AnnotationError if there is no object at all, or no pycocotools.
     """
-    try:
-        from pycocotools.coco import COCO
-        from pycocotools.cocoeval import COCOeval
-    except ModuleNotFoundError:
-        raise AnnotationError("mean average precision needs pycocotools: pip install 'npugen[detection]'",
-                              code="missing-package") from None
+    require_pycocotools()
+    from pycocotools.coco import COCO
+    from pycocotools.cocoeval import COCOeval
+
     if not any((~picture.crowd).any() for picture in pictures):
         raise AnnotationError("the samples have no object, so there is no precision")
     with contextlib.redirect_stdout(io.StringIO()):     # it says how far it is

@@ -9,6 +9,7 @@ from torch.nn import functional
 
 from gen.detection.errors import HeadError
 from gen.detection.heads.registry import AnyHead
+from gen.detection.precision import require_pycocotools
 from gen.train.errors import TrainError
 from gen.train.network import Network
 from gen.train.pictures import Pictures, read_pictures
@@ -26,6 +27,8 @@ class Detector:
 
     def __init__(self, session: TrainingSession) -> None:
         self._session, self._head = session, _head_of(session)
+        if session.test is not None:
+            require_pycocotools()
 
     def read(self, data: Data, folder: Path, *, name: str, shape: tuple[int, ...]) -> Pictures:
         return read_pictures(data, self._session, self._head, folder, shape=shape)

@@ -79,6 +79,16 @@ def test_prune(files: Found, capsys: pytest.CaptureFixture):
     assert {row["name"]: row["density"]["after"] for row in found["layers"]}["found"] < 1
 
 
+def test_without_pycocotools(files: Found, capsys: pytest.CaptureFixture, monkeypatch: pytest.MonkeyPatch):
+    """It is said at once, and not when all is computed."""
+    monkeypatch.setattr("gen.detection.precision.find_spec", lambda name: None)
+    monkeypatch.setattr("gen.cli.run.open_given", None)
+    assert main(["run", str(files["m"]), "--input", str(files["x"]), "--annotations", str(files["a"]), "--head",
+                 str(files["head"])]) == 1
+    assert capsys.readouterr().err == ("gen run: error: mean average precision needs pycocotools: pip install "
+                                       "'npugen[detection]' [missing-package]\n")
+
+
 def test_options_and_files_that_do_not_go_together(files: Found, capsys: pytest.CaptureFixture):
     run = ["run", files["m"], "--calibrate", files["x"], "--input", files["x"]]
     for words, status, message in (
