@@ -75,8 +75,8 @@ def run(arguments: argparse.Namespace) -> None:
             plain = replace(calibration, options=replace(calibration.options, method="minmax"),
                             progress=progress_of(remark))
             other = quantize_file(arguments.model, plain, dict(arguments.shape)).found
-            worse = worse_than(report, measure(other, samples.inputs, samples.labels, progress=progress_of(remark)),
-                               "minmax")
+            worse = worse_than(report, measure(other, samples.inputs, samples.labels, expected=samples.expected,
+                                               progress=progress_of(remark)), "minmax")
     say(filter(None, [worse]))
     lost = "" if arguments.max_loss is None else excess(report, arguments.max_loss)
     if lost:

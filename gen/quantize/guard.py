@@ -39,14 +39,12 @@ def excess(report: Report, points: float) -> str:
 
 def worse_than(report: Report, other: Report, method: str) -> str:
     """That ``other``, of the same samples by ``method``, is better by more than 3 dB at an output, or by more than a
-    point of accuracy; "" if not.
+    point of accuracy or mAP; "" if not.
     """
     found = []
-    if report.accuracy_quantized is not None and other.accuracy_quantized is not None:
-        fall = _points(other.accuracy_quantized - report.accuracy_quantized)
-        if fall > _POINTS:
-            found.append(f"accuracy {100 * other.accuracy_quantized:.2f} in place of "
-                         f"{100 * report.accuracy_quantized:.2f} %")
+    mine, best = _judged(report), _judged(other)
+    if mine is not None and best is not None and _points(best[2] - mine[2]) > _POINTS:
+        found.append(f"{mine[0]} {100 * best[2]:.2f} in place of {100 * mine[2]:.2f} %")
     for name, sqnr in report.outputs.items():
         theirs = other.outputs[name]
         if sqnr is not None and theirs is not None and theirs - sqnr > _DECIBELS:
@@ -63,15 +61,21 @@ def _named(row: LayerNoise) -> str:
     return f"{row.layer} ({row.tensor})" if row.layer else f"input {row.tensor}"
 
 
-def _lost(report: Report, points: float) -> str:
+def _judged(report: Report) -> tuple[str, float, float] | None:
+    """What a model is judged by, if objects or labels are known: of the float one and of the quantised one."""
     if report.precision_float is not None and report.precision_quantized is not None:
-        before, after = report.precision_float.map_50, report.precision_quantized.map_50
-        return (f"mAP at an overlap of 0.5 falls from {100 * before:.2f} to {100 * after:.2f} %, by more than "
-                f"{points:g} points") if _points(before - after) > points else ""
+        return "mAP at an overlap of 0.5", report.precision_float.map_50, report.precision_quantized.map_50
     if report.accuracy_float is not None and report.accuracy_quantized is not None:
-        fall = _points(report.accuracy_float - report.accuracy_quantized)
-        return (f"accuracy falls from {100 * report.accuracy_float:.2f} to {100 * report.accuracy_quantized:.2f} %, by "
-                f"more than {points:g} points") if fall > points else ""
+        return "accuracy", report.accuracy_float, report.accuracy_quantized
+    return None
+
+
+def _lost(report: Report, points: float) -> str:
+    judged = _judged(report)
+    if judged is not None:
+        what, before, after = judged
+        return (f"{what} falls from {100 * before:.2f} to {100 * after:.2f} %, by more than {points:g} points"
+                if _points(before - after) > points else "")
     if report.scores:
         other = _points(1 - report.agreement)
         return f"{other:.2f} % of the answers are others, more than {points:g}" if other > points else ""

@@ -9,6 +9,7 @@ import pytest
 
 import gen.quantize.quantize as stages
 from gen.cli import main
+from gen.detection.precision import Precision
 from gen.quantize.guard import excess, worse_than
 from gen.quantize.insert import insert
 from gen.quantize.options import QuantizeOptions
@@ -108,6 +109,12 @@ def test_by_how_much() -> None:
     assert worse_than(report(), report(outputs={"y": 11.9}, accuracy_quantized=0.96), "minmax") == ""
     assert "output y at 12.1 in place of 9.0 dB" in worse_than(report(), report(outputs={"y": 12.1}), "minmax")
     assert "accuracy 97.00 in place of 95.00 %" in worse_than(report(), report(accuracy_quantized=0.97), "minmax")
+    found = [report(precision_float=Precision(0.9, 0.8), precision_quantized=Precision(share, 0.5))
+             for share in (0.8, 0.82)]
+    assert "mAP at an overlap of 0.5 82.00 in place of 80.00 %" in worse_than(*found, "minmax")
+    assert worse_than(*found[::-1], "minmax") == ""
+    assert "mAP at an overlap of 0.5 falls from 90.00 to 82.00 %, by more than 7 points" in excess(found[1], 7)
+    assert excess(found[1], 9) == ""
 
 
 def test_divergence_that_misleads() -> None:
