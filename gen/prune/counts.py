@@ -13,7 +13,9 @@ __all__ = ["LEARNT", "Counts"]
 
 #: Operator -> inputs that are learnt, where they are constants.
 LEARNT = {"Conv": (1, 2), "ConvTranspose": (1, 2), "Gemm": (1, 2), "MatMul": (1,), "BatchNormalization": (1, 2),
-          "PRelu": (1,), "Add": (0, 1), "Sign": (0,), "QLinearConv": (3, 8), "QLinearMatMul": (3,), "QGemm": (3, 6)}
+          "PRelu": (1,), "Add": (0, 1), "Sign": (0,), "QLinearConv": (3, 8), "QLinearMatMul": (3,), "QGemm": (3, 6),
+          "LayerNormalization": (1, 2), "RMSNormalization": (1,), "InstanceNormalization": (1, 2),
+          "GroupNormalization": (1, 2), "Concat": (0, 1)}
 
 
 @dataclass(frozen=True)

@@ -23,6 +23,9 @@ __all__ = ["Network"]
 #: After the scores of classes.
 _FINAL = (*QUANTISING, "Softmax", "Identity")
 
+#: What is added to a score to hide it, at most; other numbers are biases of positions.
+_HIDES = -100.0
+
 
 class Network(nn.Module):
     """A float or QDQ model that can be trained. Raises TrainError, which names the node, for what is not known here.
@@ -79,11 +82,12 @@ class Network(nn.Module):
 
     def _find_learnt(self) -> set[str]:
         learnt = set()
+        masks = self._find_masks()
         for node in self._model.graph.node:
             for place in LEARNT.get(node.op_type, ()):
                 value = node.input[place] if place < len(node.input) else ""
                 name = self._view.behind(value, QUANTISING)
-                if name not in self._arrays or self._arrays[name].ndim == 0:
+                if name not in self._arrays or self._arrays[name].ndim == 0 or name in masks:
                     continue
                 if self._arrays[name].dtype == np.float32:
                     learnt.add(name)
@@ -91,6 +95,21 @@ class Network(nn.Module):
                     self._rounded[name] = self._view.makers[value]
                     learnt.add(name)
         return learnt
+
+    def _find_masks(self) -> set[str]:
+        """Maps that are added in front of a Softmax and hide something, or may, as integers of them do."""
+        added = {name for node in self._model.graph.node if node.op_type == "Softmax"
+                 for name in self._added(self._view.behind(node.input[0], QUANTISING))}
+        maps = {name: self._arrays[name] for name in added if name in self._arrays}
+        return {name for name, array in maps.items() if array.squeeze().ndim > 1
+                and (array.dtype.kind in "iu" or array.min() <= _HIDES)}
+
+    def _added(self, value: str) -> list[str]:
+        """What is summed up to ``value``."""
+        maker = self._view.makers.get(value)
+        if maker is None or maker.op_type != "Add":
+            return [value]
+        return [name for given in maker.input for name in self._added(self._view.behind(given, QUANTISING))]
 
     def _parameter(self, name: str) -> Tensor:
         return getattr(self, self._keys[name])

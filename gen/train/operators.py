@@ -1,4 +1,7 @@
-"""ONNX operators on PyTorch tensors, as far as CNNs have them; differentiable, and rounded as onnxruntime rounds."""
+"""ONNX operators on PyTorch tensors, as far as CNNs and transformers have them.
+
+They are differentiable, and rounded as onnxruntime rounds.
+"""
 
 from collections.abc import Callable
 
@@ -72,6 +75,40 @@ def _norm(call: Call) -> Tensor:
     return functional.batch_norm(
         call[0], call[3], call[4], call[1], call[2], training=call.training,
         momentum=1 - attributes.get("momentum", 0.9), eps=attributes.get("epsilon", 1e-5))
+
+
+def _layer_norm(call: Call) -> Tensor:
+    """Over all axes from one on."""
+    x, scale, bias = call[0], call[1], call.optional(2)
+    axes = list(range(call.attributes.get("axis", -1) % x.ndim, x.ndim))
+    less = x - x.mean(axes, keepdim=True)
+    result = scale * less * torch.rsqrt(less.square().mean(axes, keepdim=True) + call.attributes.get("epsilon", 1e-5))
+    return result if bias is None else result + bias
+
+
+def _rms_norm(call: Call) -> Tensor:
+    x = call[0]
+    axes = list(range(call.attributes.get("axis", -1) % x.ndim, x.ndim))
+    return call[1] * x * torch.rsqrt(x.square().mean(axes, keepdim=True) + call.attributes.get("epsilon", 1e-5))
+
+
+def _instance_norm(call: Call) -> Tensor:
+    return functional.instance_norm(call[0], weight=call[1], bias=call[2], eps=call.attributes.get("epsilon", 1e-5))
+
+
+def _group_norm(call: Call) -> Tensor:
+    groups = call.attributes["num_groups"]
+    if len(call[1]) != call[0].shape[1]:
+        raise TrainError("scales of groups are not known here, only those of channels, as of opset 21")
+    return functional.group_norm(call[0], groups, call[1], call[2], call.attributes.get("epsilon", 1e-5))
+
+
+def _concat(call: Call) -> Tensor:
+    """What the model has for one sample, as a learnt token, each of the batch gets."""
+    parts = [x for x in call.inputs if x is not None]
+    samples = max(map(len, parts))
+    axis = call.attributes["axis"]
+    return torch.cat([x.expand(samples, *x.shape[1:]) if axis and len(x) == 1 else x for x in parts], axis)
 
 
 def _gemm(call: Call) -> Tensor:
@@ -159,7 +196,7 @@ OPERATORS: dict[str, Callable[[Call], Tensor | tuple[Tensor, ...]]] = {
     "BatchNormalization": _norm,
     "Cast": _cast,
     "Clip": _clip,
-    "Concat": lambda call: torch.cat([x for x in call.inputs if x is not None], call.attributes["axis"]),
+    "Concat": _concat,
     "Conv": _conv,
     "DequantizeLinear": lambda call: dequantize(call[0], call[1], _zero_point(call), call.attributes.get("axis", 1)),
     "Div": lambda call: call[0] / call[1],
@@ -174,10 +211,13 @@ OPERATORS: dict[str, Callable[[Call], Tensor | tuple[Tensor, ...]]] = {
     "GlobalMaxPool": lambda call: call[0].amax(list(range(2, call[0].ndim)), keepdim=True),
     "Greater": lambda call: (call[0] > call[1]).float(),
     "GreaterOrEqual": lambda call: (call[0] >= call[1]).float(),
+    "GroupNormalization": _group_norm,
     "HardSigmoid": lambda call: (call.attributes.get("alpha", 0.2) * call[0]
                                  + call.attributes.get("beta", 0.5)).clamp(0, 1),
     "HardSwish": lambda call: functional.hardswish(call[0]),
     "Identity": lambda call: call[0],
+    "InstanceNormalization": _instance_norm,
+    "LayerNormalization": _layer_norm,
     "LeakyRelu": lambda call: functional.leaky_relu(call[0], call.attributes.get("alpha", 0.01)),
     "Less": lambda call: (call[0] < call[1]).float(),
     "LessOrEqual": lambda call: (call[0] <= call[1]).float(),
@@ -191,6 +231,7 @@ OPERATORS: dict[str, Callable[[Call], Tensor | tuple[Tensor, ...]]] = {
     "Pow": lambda call: call[0] ** call[1],
     "QuantizeLinear": lambda call: quantize(call[0], call[1], _zero_point(call), call.attributes.get("axis", 1),
                                             call.limits),
+    "RMSNormalization": _rms_norm,
     "ReduceMax": _reduce_max,
     "ReduceMean": _reduce_mean,
     "Relu": lambda call: functional.relu(call[0]),
@@ -203,6 +244,6 @@ OPERATORS: dict[str, Callable[[Call], Tensor | tuple[Tensor, ...]]] = {
     "Squeeze": _squeeze,
     "Sub": lambda call: call[0] - call[1],
     "Tanh": lambda call: torch.tanh(call[0]),
-    "Transpose": lambda call: call[0].permute(call.attributes["perm"]),
+    "Transpose": lambda call: call[0].permute(call.attributes.get("perm", list(reversed(range(call[0].ndim))))),
     "Unsqueeze": _unsqueeze,
 }

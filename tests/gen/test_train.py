@@ -98,6 +98,39 @@ def test_operators_of_larger_models(auto_pad: str, opset: int, rng: np.random.Ge
     assert network.exported() == model
 
 
+def transformer(rng: np.random.Generator, mask: np.ndarray) -> onnx.ModelProto:
+    """A learnt token and positions; attention of one head, whose scores have ``mask`` added; all normalisations."""
+    builder = FloatBuilder(rng, ["N", 6, 3, 4], opset=23)
+    value = builder.node("InstanceNormalization", "x", builder.weights(6), builder.weights(6), epsilon=1e-3)
+    value = builder.node("GroupNormalization", value, builder.weights(6), builder.weights(6), num_groups=2)
+    value = builder.node("Reshape", value, builder.constant(np.array([-1, 6, 12])))
+    value = builder.node("Concat", builder.weights(1, 1, 6), builder.node("Transpose", value, perm=[0, 2, 1]), axis=1)
+    value = builder.node("Add", value, builder.weights(1, 13, 6))
+    value = builder.node("LayerNormalization", value, builder.weights(6), builder.weights(6), epsilon=1e-4)
+    query, key, values = (builder.node("MatMul", value, builder.weights(6, 6)) for _ in range(3))
+    scores = builder.node("MatMul", query, builder.node("Transpose", key, perm=[0, 2, 1]))
+    shares = builder.node("Softmax", builder.node("Add", scores, builder.constant(mask.astype(np.float32))), axis=-1)
+    value = builder.node("RMSNormalization", builder.node("MatMul", shares, values), builder.weights(6))
+    value = builder.node("Gather", value, builder.constant(np.array(0)), axis=1)
+    return builder.model(builder.node("MatMul", value, builder.weights(6, 4)), rank=2)
+
+
+@pytest.mark.parametrize("hides", [True, False])
+def test_a_transformer_is_trained(hides: bool, rng: np.random.Generator):
+    """Its operators are onnxruntime's; all is learnt but for a mask."""
+    model = transformer(rng, np.where(np.tri(13).T, 0, -1e4) if hides else rng.normal(size=(13, 13)))
+    inputs, network = random_inputs(model, 1), Network(model)      # the model has a token for one sample
+    np.testing.assert_allclose(scores(network, inputs), run_model(model, inputs)[0], atol=1e-4)
+    assert network.exported() == model
+    losses = steps(network, random_inputs(model, 5), np.arange(5) % 4)
+    assert losses[-1] < losses[0]
+    before, after = (({t.name: onnx.numpy_helper.to_array(t) for t in m.graph.initializer if t.data_type == 1})
+                     for m in (model, network.exported()))
+    same = [name for name, array in before.items() if np.array_equal(array, after[name])]
+    assert [before[name].shape for name in same] == [(13, 13)] * hides
+    np.testing.assert_allclose(scores(network, inputs), run_model(network.exported(), inputs)[0], atol=1e-4)
+
+
 def small(rng: np.random.Generator) -> onnx.ModelProto:
     builder = FloatBuilder(rng, ["N", 2, 8, 8])
     value = builder.node("Relu", builder.conv("x", 2, 16, pads=[1] * 4))
