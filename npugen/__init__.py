@@ -20,12 +20,12 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from npugen.machines import Machine, build, machine, machine_for
     from npugen.measures import Exploration, Profile, explore, profile, report, run
-    from npugen.models import Model, compile, prune, quantize
+    from npugen.models import Model, compile, judge, prune, quantize
 
     __version__: str
 
 __all__ = [
-    "Exploration", "Machine", "Model", "Profile", "__version__", "build", "compile", "explore", "machine",
+    "Exploration", "Machine", "Model", "Profile", "__version__", "build", "compile", "explore", "judge", "machine",
     "machine_for", "profile", "prune", "quantize", "report", "run",
 ]
 
@@ -33,7 +33,7 @@ __all__ = [
 _FROM = {
     "npugen.machines": ("Machine", "build", "machine", "machine_for"),
     "npugen.measures": ("Exploration", "Profile", "explore", "profile", "report", "run"),
-    "npugen.models": ("Model", "compile", "prune", "quantize"),
+    "npugen.models": ("Model", "compile", "judge", "prune", "quantize"),
 }
 
 

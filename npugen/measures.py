@@ -1,7 +1,7 @@
 """What models do on machines: run, timed, drawn, searched for."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -9,6 +9,7 @@ import numpy as np
 
 from boards.clock import Clock
 from boards.registry import get_board
+from gen.detection.judge import Judge
 from gen.explore.evaluation import Evaluation
 from gen.explore.ledger import Ledger
 from gen.explore.machines import MachineProblem
@@ -42,7 +43,7 @@ Inputs = str | Path | Mapping[str, np.ndarray]
 
 
 def run(model: Model, inputs: Inputs, *, target: Literal["reference", "functional", "rtl"] = "reference",
-        limit: int | None = None) -> Run:
+        limit: int | None = None, judge: Judge | None = None) -> Run:
     """Run samples, and compare every tensor with the reference.
 
     Args:
@@ -52,8 +53,10 @@ def run(model: Model, inputs: Inputs, *, target: Literal["reference", "functiona
         target: the golden model by itself, the functional simulator, or the Verilog in Verilator, which is compiled
             once for a machine.
         limit: the first so many samples.
+        judge: of a detector, as `npugen.judge` makes it; arrays have the order of its annotations.
 
-    Returns outputs by name, predictions, accuracy, cycles, and how many values differ from the reference.
+    Returns outputs by name, predictions, accuracy, or the precision of a detector, cycles, and how many values differ
+    from the reference.
     Raises InputError, GraphError, MachineError, ToolError, OSError.
     """
     specs = model.application.inputs
@@ -62,7 +65,8 @@ def run(model: Model, inputs: Inputs, *, target: Literal["reference", "functiona
     else:
         samples = Samples({name: np.asarray(inputs[name])[:limit] for name in specs},
                           np.asarray(inputs["label"])[:limit] if "label" in inputs else None)
-    return run_model(model.application, samples, target)
+        samples = replace(samples, keys=tuple(range(len(samples))))
+    return run_model(model.application, samples.judged_by(judge), target)
 
 
 @dataclass(frozen=True, eq=False)

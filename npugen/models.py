@@ -6,6 +6,10 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from gen.detection.heads.registry import read_head
+from gen.detection.judge import Judge
+from gen.detection.precision import require_pycocotools
+from gen.detection.read import read_annotations
 from gen.files.write import write_file
 from gen.options import CompileOptions
 from gen.prune.plan import Goal, Pruned, Pruner, read_model
@@ -17,7 +21,7 @@ from gen.run.measure import measured
 from gen.run.report import Measured, profile_of
 from npugen.machines import Machine
 
-__all__ = ["Model", "compile", "prune", "quantize"]
+__all__ = ["Model", "compile", "judge", "prune", "quantize"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,8 +86,22 @@ def compile(model: str | Path, machine: Machine, *, calibrate: str | Path | None
     return Model(path, machine, application)
 
 
+def judge(annotations: str | Path, head: str | Path) -> Judge:
+    """What a detector is judged by (docs/detection.md).
+
+    Args:
+        annotations: COCO's JSON, or a folder of VOC's XML, of the pictures that it is run on.
+        head: a file that says what its outputs are; a training session may be one.
+
+    Raises AnnotationError, also where pycocotools is missing, HeadError, OSError.
+    """
+    require_pycocotools()
+    found = read_head(Path(head))
+    return Judge(found, read_annotations(Path(annotations)).of(found.classes))
+
+
 def quantize(model: str | Path, output: str | Path, calibrate: str | Path, *, limit: int | None = None,
-             **options: Any) -> Report:
+             judge: Judge | None = None, **options: Any) -> Report:
     """Quantise a float model on samples, a fifth of which are held out and judge the result.
 
     Args:
@@ -92,22 +110,24 @@ def quantize(model: str | Path, output: str | Path, calibrate: str | Path, *, li
         calibrate: an .npz file with arrays named as the inputs, (N, ...), and ``label`` if there are any; or a folder
             of images.
         limit: the first so many samples.
+        judge: of a detector, as `npugen.judge` makes it.
         options: of `gen.quantize.options.QuantizeOptions`, such as ``method="minmax"``.
 
-    Returns the noise of each layer in dB, the share of answers that are the same, and the accuracies.
+    Returns the noise of each layer in dB, the share of answers that are the same, and the accuracies or precisions.
     Raises FloatModelError, GraphError, InputError, OSError.
     """
-    calibration = Calibration(Path(calibrate), limit=limit, hold_out=True, options=QuantizeOptions(**options))
+    calibration = Calibration(Path(calibrate), limit=limit, hold_out=True, options=QuantizeOptions(**options),
+                              judge=judge)
     result = quantize_file(Path(model), calibration)
     judges = result.held or result.samples
-    report = measure(result.found, judges.inputs, judges.labels)
+    report = measure(result.found, judges.inputs, judges.labels, expected=judges.expected)
     write_file(Path(output), result.content)
     return report
 
 
 def prune(model: str | Path, output: str | Path, machine: Machine, *, density: float | None = None,
           budget_cycles: int | None = None, max_loss: float | None = None, layers: Sequence[str] = (),
-          calibrate: str | Path | None = None) -> Pruned:
+          calibrate: str | Path | None = None, judge: Judge | None = None) -> Pruned:
     """Make the weights of a model, float or quantised, sparse in a machine's blocks; one of the three goals is given.
 
     Args:
@@ -119,13 +139,14 @@ def prune(model: str | Path, output: str | Path, machine: Machine, *, density: f
         max_loss: points of accuracy, at most; wants ``calibrate``.
         layers: patterns of the names of those that are pruned; all without.
         calibrate: samples to judge by.
+        judge: of a detector, as `npugen.judge` makes it: its mAP at an overlap of 0.5 is its accuracy.
 
     Returns the cycles before and after, and the accuracy of labelled samples. Raises PruneError, GraphError, OSError.
     """
     goal = Goal(kind="block", share=density, cycles=budget_cycles, loss=max_loss, layers=tuple(layers))
     pruner = Pruner(read_model(Path(model)), machine.config, name=str(model))
     if calibrate is not None:
-        pruner.take_samples(Path(calibrate), None)
+        pruner.take_samples(Path(calibrate), None, judge=judge)
     pruned = pruner.prune(goal)
     write_file(Path(output), pruned.model.SerializeToString(deterministic=True))
     return pruned

@@ -100,8 +100,8 @@ EDGES = {
                "gen.options gen.partition gen.passes gen.program gen.prune gen.quantize gen.report gen.run gen.soc "
                "gen.stochastic gen.train gen.zoo npudriver sim sim.rtl sim.stochastic",
     "gen": "gen.cli gen.name",
-    "npugen": "boards cores cores.config gen gen.deploy gen.explore gen.files gen.hw gen.onnx gen.options gen.prune "
-              "gen.quantize gen.report gen.run",
+    "npugen": "boards cores cores.config gen gen.deploy gen.detection gen.explore gen.files gen.hw gen.onnx "
+              "gen.options gen.prune gen.quantize gen.report gen.run",
 }
 
 @dataclass(frozen=True)

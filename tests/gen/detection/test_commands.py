@@ -7,6 +7,7 @@ import numpy as np
 import onnx
 import pytest
 
+import npugen
 from gen.cli import main
 from tests.gen.detection.networks import bright_squares, square_finder
 
@@ -107,3 +108,17 @@ def test_options_and_files_that_do_not_go_together(files: Found, capsys: pytest.
     run[-1] = files["pictures"]
     assert main([*map(str, run), "--annotations", str(files["a"]), "--head", str(files["head"])]) == 1
     assert "no picture is called 00.png [no-annotation]" in capsys.readouterr().err
+
+
+def test_from_python(files: Found):
+    judge = npugen.judge(files["a"], files["head"])
+    machine = npugen.machine(macs=64)
+    model = npugen.compile(files["m"], machine, calibrate=files["x"])
+    with np.load(files["x"]) as arrays:
+        found = npugen.run(model, {"x": arrays["x"]}, judge=judge, limit=4)
+    assert found.precision is not None and found.precision.map_50 == pytest.approx(1)
+    assert npugen.run(model, files["pictures"], limit=2).precision is None
+    report = npugen.quantize(files["m"], files["o"], files["pictures"], judge=judge)
+    assert report.precision_quantized is not None and report.precision_quantized.map_50 == pytest.approx(1)
+    pruned = npugen.prune(files["m"], files["o"], npugen.machine(), density=0.25, calibrate=files["x"], judge=judge)
+    assert pruned.precision is not None and pruned.precision[1].map_50 < 0.5 < pruned.precision[0].map_50

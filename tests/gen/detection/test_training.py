@@ -12,7 +12,12 @@ from onnx import numpy_helper
 
 from gen.cli import main
 from gen.detection.heads.registry import read_head
+from gen.detection.judge import Judge
+from gen.detection.read import read_annotations
+from gen.ir import reference
+from gen.onnx.importer import load_model
 from gen.prune.plan import read_model
+from gen.quantize.quantize import quantize
 from tests.gen.detection.networks import bright_squares, square_finder
 
 pytest.importorskip("pycocotools", reason="pycocotools is an extra: pip install '.[detection]'")
@@ -117,6 +122,21 @@ def test_pruned_within_a_loss_of_precision(folder: Path, rng: np.random.Generato
     assert found.before == pytest.approx(1) and found.name == "start", found.variants
     assert [one.accuracy for one in found.variants] == pytest.approx([1, 0], abs=0.5)
     assert "loses more than the budget's points" in found.ended
+
+
+def test_a_quantised_detector_learns(folder: Path):
+    """With scales that are learnt, from a random head; what comes of it is as good on the machine."""
+    with np.load(folder / "x.npz") as arrays:
+        x = arrays["x"]
+    onnx.save(quantize(onnx.load(folder / "m.onnx"), {"x": x}).model, folder / "m.onnx")
+    found = run(session_of(folder, TrainingStage(epochs=30, batch=8, lr=0.05, optimizer="adam", scales=True)), folder)
+    assert found.epochs[-1].loss < found.epochs[0].loss / 3 and found.epochs[-1].accuracy is not None
+    onnx.save(found.model, folder / "q.onnx")
+    head = read_head(folder / "head.json")
+    expected = Judge(head, read_annotations(folder / "a.json").of(head.classes)).expected(range(8))
+    graph = load_model(folder / "q.onnx").graph
+    assert expected.precision(reference.run(graph, {"x": x[:8]})[0]).map_50 == pytest.approx(
+        found.epochs[-1].accuracy, abs=0.1) and found.epochs[-1].accuracy > 0.8
 
 
 def test_an_interrupted_session_goes_on_to_the_same_bytes(folder: Path):
