@@ -58,10 +58,8 @@ def in_order_of(context: Context, value: Real, order: np.ndarray, shape: tuple[i
     if not is_whole(order, prod(shape)) or value.order.size != order.size:
         return None
     lying = replace(value, quantised=replace(value.quantised, order=value.order.ravel()[place].reshape(1, *shape)))
-    found = permuted(context.graph, lying, (shape[1], shape[2]), made=made)
-    if found is None or not is_plain(found.order):
-        return None
-    return replace(found, quantised=replace(found.quantised, order=order))
+    found = permuted(context.graph, lying, made=made)
+    return None if found is None else replace(found, quantised=replace(found.quantised, order=order))
 
 
 def _turned_like(context: Context, value: Real, order: np.ndarray, shape: tuple[int, int, int]) -> Real | None:

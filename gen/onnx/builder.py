@@ -86,7 +86,7 @@ class GraphBuilder:
         self.viewed: dict[tuple[str, tuple[int, int]], str] = {}
         #: Tensor and the rows of its channels -> its transpose (`gen.onnx.transposed`).
         self.transposed: dict[tuple[str, tuple[int, int]], str] = {}
-        #: Tensor, rows and columns, and pixels of it -> the tensor of these (`gen.onnx.permuted`).
+        #: Tensor, rows and columns, and pixels of it or an arrangement -> the tensor of these (`gen.onnx.permuted`).
         self.permuted: dict[tuple[str, tuple[int, int], bytes], str] = {}
         #: Node -> channels whose weights have another scale than the model says (`quant_scales.coarser_scale`).
         self.coarser: dict[str, int] = {}
@@ -313,16 +313,21 @@ class GraphBuilder:
                                   outputs=shape[0], **head.arguments))
         return Quantised(tensor, order, result.quantisation.unsigned, value.moved_by)
 
-    def add_move(self, source: str, places: np.ndarray, size: tuple[int, int], requantize: Requantize) -> str:
-        """The tensor that a layer makes of pixels ``places`` of one that is there, in rows and columns of ``size``."""
+    def add_like(self, source: str, name: str, shape: tuple[int, int, int], part: Part | None = None) -> str:
+        """A tensor of values of one that is there; without ``part`` perhaps to be made of parts."""
         before = self.tensors[source]
-        shape = before.shape[0], *size
-        name = self._layer_name(f"{source}/moved", prod(shape))
-        order = np.arange(prod(shape)).reshape(1, *shape)
         unsigned = before.onnx_unsigned
         kept = Quantisation(before.scale, before.zero_point + 128 * unsigned, unsigned)
-        tensor = self._add_tensor(name, shape, order, Result(None, kept))
+        tensor = self._add_tensor(name, shape, np.arange(prod(shape)).reshape(1, *shape), Result(None, kept), part)
         self._clip_bounds[tensor] = self.clip_bounds(source)
+        return tensor
+
+    def add_move(self, source: str, places: np.ndarray, size: tuple[int, int], requantize: Requantize,
+                 part: Part | None = None) -> str:
+        """The tensor that a layer makes of pixels ``places`` of one that is there, in rows and columns of ``size``."""
+        shape = self.tensors[source].shape[0], *size
+        name = self._layer_name(f"{source}/moved", prod(shape))
+        tensor = self.add_like(source, name, shape, part)
         self.layers.append(Move(name, source, tensor, requantize=requantize, places=places, shape=size))
         return tensor
 

@@ -10,7 +10,7 @@ from gen.onnx.fold import Folder
 from gen.onnx.functions import Functions
 from gen.onnx.machine import Units
 from gen.onnx.model import Node, NodeError
-from gen.onnx.permuted import permuted
+from gen.onnx.permuted import permuted, selected
 from gen.onnx.refusals import rearranged_in_front_of, refusal
 from gen.onnx.values import Real, Value, channels_shape, is_plain, is_whole
 
@@ -36,34 +36,40 @@ class Context:
         Rows and columns that are cut out of a tensor, or repeated, and other pixels of it, become one of their own.
         Raises NodeError for any other.
         """
+        real = self._placed(value, what)
+        found = self._whole(real) or selected(self.graph, real)
+        if found is None:
+            raise NodeError(f"{what} is only a part of tensor {real.quantised.tensor} that cuts channels, or repeats "
+                            "one; the machine takes whole channels, so nothing but outputs of the model may follow",
+                            at=real.moved_by, code="rearranged")
+        return found
+
+    def _placed(self, value: Value | None, what: str) -> Real:
+        """``value`` with its tensor of the graph."""
         if not isinstance(value, Real):
             raise refusal(value, what)
-        real = replace(value, quantised=self.graph.tensor(value.quantised, value.scale, value.zero_point))
-        tensor = self.graph.tensors[real.quantised.tensor]
-        if is_whole(real.order, prod(tensor.shape)):
+        return replace(value, quantised=self.graph.tensor(value.quantised, value.scale, value.zero_point))
+
+    def _whole(self, real: Real) -> Real | None:
+        """All of a tensor, or channels of one, or rows and columns at fixed distances, cut or repeated."""
+        if is_whole(real.order, prod(self.graph.tensors[real.quantised.tensor].shape)):
             return real
         part = chosen(self.graph, real)
-        if part is not real:
-            return part
-        cut = cropped(self.graph, real) or enlarged(self.graph, real) or permuted(self.graph, real)
-        if cut is None:
-            raise NodeError(f"{what} is only a part of tensor {tensor.name} that cuts channels, or repeats one; the "
-                            "machine takes whole channels, so nothing but outputs of the model may follow",
-                            at=real.moved_by, code="rearranged")
-        return cut
+        return part if part is not real else cropped(self.graph, real) or enlarged(self.graph, real)
 
     def feature_map(self, value: Value | None) -> tuple[Real, tuple[int, int, int]]:
         """An activation whose arrangement is that of its tensor in memory, and its (C, H, W). Raises NodeError."""
-        real = self.activation(value)
+        real = self._placed(value, "its input")
         dims = channels_shape(real.order.shape)
         if dims is None or real.order.ndim < 3:
             raise NodeError(f"its input has shape {real.order.shape}; it needs channels and one or two spatial axes",
                             code="bad-shape")
+        real = self._whole(real) or permuted(self.graph, _of_shape(real, dims)) or self.activation(real)
         if not self._lies(real, dims):
             # Perhaps its channels alone are in another order.
             real = viewed(self.graph, chosen(self.graph, real), dims)
         if not self._lies(real, dims):
-            real = permuted(self.graph, real, (dims[1], dims[2])) or real
+            real = permuted(self.graph, _of_shape(real, dims)) or real
         tensor = self.graph.tensors[real.quantised.tensor]
         if not self._lies(real, dims):
             raise rearranged_in_front_of(self.node.name, tensor.name, real.moved_by)
@@ -73,3 +79,7 @@ class Context:
         """Whether an activation of ``dims`` is arranged as its tensor is."""
         return (dims == self.graph.tensors[real.quantised.tensor].shape
                 and is_plain(real.order))
+
+
+def _of_shape(real: Real, dims: tuple[int, int, int]) -> Real:
+    return replace(real, quantised=replace(real.quantised, order=real.order.reshape(1, *dims)))

@@ -1,7 +1,6 @@
 """Rows: the channels of pixels, as Softmax and normalisations take them."""
 
 from dataclasses import replace
-from math import prod
 
 import numpy as np
 
@@ -10,7 +9,7 @@ from gen.onnx.arrangement import HEAD_BLOCK
 from gen.onnx.context import Context
 from gen.onnx.permuted import permuted
 from gen.onnx.transposed import transposed
-from gen.onnx.values import PendingRows, Real
+from gen.onnx.values import PendingRows, Real, channels_first
 from sim.rows import EXPONENTIAL_PLACES, exponentials, moments
 
 __all__ = ["normalised", "softmax_rows"]
@@ -28,9 +27,13 @@ def _rows(context: Context, value: Real, axis: int) -> tuple[Real, int] | None:
     real = replace(value, quantised=context.graph.tensor(value.quantised, value.scale, value.zero_point))
     if heads := _heads(context, real, axis):
         return real, heads
-    turned = transposed(context, real)
-    heads = _heads(context, turned, axis) if turned is not None else 0
-    return (turned, heads) if turned is not None and heads else None
+    for made in (_lying, transposed):
+        if made is _lying and not (axis == real.order.ndim - 1 >= 2):
+            continue
+        one = made(context, real)
+        if one is not None and (heads := _heads(context, one, axis)):
+            return one, heads
+    return None
 
 
 def _heads(context: Context, real: Real, axis: int) -> int:
@@ -79,10 +82,17 @@ def _in_parts(context: Context, value: Real) -> Real:
         return value
     context.graph.place_channels_last(value)
     real = replace(value, quantised=context.graph.tensor(value.quantised, value.scale, value.zero_point))
-    channels, *pixels = context.graph.tensors[real.quantised.tensor].shape
-    if channels != real.order.shape[-1] or (np.diff(real.order[..., 0].ravel()) == 1).all():
-        return real
-    return permuted(context.graph, real, (prod(pixels) // real.order.shape[-2], real.order.shape[-2])) or real
+    return real if (np.diff(real.order[..., 0].ravel()) == 1).all() else _lying(context, real) or real
+
+
+def _lying(context: Context, real: Real) -> Real | None:
+    """A value whose last axis is that of the channels as a tensor that has its pixels in order; None where none has."""
+    lying = permuted(context.graph, replace(real, quantised=replace(
+        real.quantised, order=channels_first(real.order))))
+    if lying is None:
+        return None
+    order = np.moveaxis(lying.order, 1, -1).reshape(real.order.shape)
+    return replace(lying, quantised=replace(lying.quantised, order=order))
 
 
 def _pending(context: Context, real: Real, *, scale: np.ndarray | float, bias: np.ndarray | float = 0.0,

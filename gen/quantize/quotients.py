@@ -101,9 +101,11 @@ class _Quotients(Rewriting):
         yield self._node(node, "Mul", power.output[0], repeated.output[0], result=node.output[0])
 
     def _are_scores(self, name: str) -> bool:
-        """Whether a value is a product of two activations, scaled, bounded and masked: its rows are channels."""
+        """Whether a value is a product of two activations, scaled, bounded and masked, perhaps in another shape: its
+        rows are channels.
+        """
         node = self._makers.get(name)
-        while node is not None and node.op_type in ("Mul", "Div", "Add", "Sub", "Tanh"):
+        while node is not None and node.op_type in ("Mul", "Div", "Add", "Sub", "Tanh", "Reshape"):
             node = next((self._makers[name] for name in node.input if name in self._makers), None)
         return node is not None and node.op_type == "MatMul" and node.input[1] not in self._constants
 

@@ -136,11 +136,6 @@ def _volume(b: Builder, x: str) -> str:
     return b.node("Conv", b.dequantize(b.input(1, 3, 4, 4, 4, name="volume")), b.weights(4, 3, 1, 1, 1))
 
 
-def _turned_map(b: Builder, x: str) -> str:
-    turned = b.node("Transpose", b.requantize(conv(b, x)), perm=[0, 1, 3, 2])
-    return b.node("Conv", turned, b.weights(4, 4, 1, 1))
-
-
 def _other_shapes(b: Builder, x: str) -> str:
     return b.node("Add", x, b.dequantize(b.input(1, 3, 1, 1, name="other")))
 
@@ -172,13 +167,11 @@ MODELS: list[tuple[Callable[[Builder, str], str], dict[str, Any]]] = [
      dict(code="needs-unit", operator="PRelu", unit="table")),
     (lambda b, x: b.node("LeakyRelu", x, alpha=-0.1), dict(code="needs-unit", operator="LeakyRelu", unit="table")),
     (lambda b, x: b.node("LeakyRelu", conv(b, x)), dict(code="not-quantised", operator="LeakyRelu", maker="conv2")),
-    (lambda b, x: b.node("Concat", x, x, axis=1), dict(code="rearranged", operator="Concat")),
     (lambda b, x: b.node("Concat", x, b.requantize(conv(b, x)), axis=1),
      dict(code="operand-shapes", operator="Concat")),
     (lambda b, x: b.node("Concat", x, b.requantize(b.node(
         "ConvTranspose", b.requantize(conv(b, x, strides=[2, 2], pads=[1, 1, 1, 1])), b.weights(4, 2, 2, 2, axis=1),
         strides=[2, 2])), axis=1), dict(code="rearranged", operator="Concat")),
-    (lambda b, x: b.node("Add", x, b.node("Transpose", x, perm=[0, 1, 3, 2])), dict(code="rearranged", operator="Add")),
     (lambda b, x: _resized(b, x, [1, 1, 2, 2], mode="linear"),
      dict(code="unsupported-form", operator="Resize", attribute="mode")),
     (lambda b, x: _resized(b, x, [1, 1, 1.5, 2]), dict(code="unsupported-form", operator="Resize", attribute="scales")),
@@ -190,8 +183,6 @@ MODELS: list[tuple[Callable[[Builder, str], str], dict[str, Any]]] = [
     (lambda b, x: conv(b, _resized(b, x, [1, 1, 2, 2])), dict(code="not-quantised", operator="Conv", maker="resize1")),
     (lambda b, x: b.node("Slice", conv(b, x), b.constant([0]), b.constant([2])),
      dict(code="not-quantised", operator="Slice", maker="conv2")),
-    (lambda b, x: conv(b, b.node("Gather", x, b.constant([0, 1, 3]), axis=3)),
-     dict(code="rearranged", operator="Gather")),
     (lambda b, x: b.node("Slice", x, b.constant([3]), b.constant([3]), b.constant([1])),
      dict(code="bad-shape", operator="Slice")),
     (lambda b, x: conv(b, b.node("DepthToSpace", b.requantize(conv(b, x)), blocksize=2)),
@@ -257,7 +248,6 @@ MODELS: list[tuple[Callable[[Builder, str], str], dict[str, Any]]] = [
     (_zero_scale, dict(code="bad-scale", operator="Conv")),
     (_endless_scale, dict(code="bad-scale", operator="DequantizeLinear")),
     (_volume, dict(code="bad-shape", operator="Conv")),
-    (_turned_map, dict(code="rearranged", operator="Transpose")),
     (_other_shapes, dict(code="needs-unit", operator="Add", unit="product")),
     (_too_large_scale, dict(code="requantisation", operator="Conv")),
     (lambda b, x: b.node("Greater", x, b.constant(np.float32(0))), dict(code="invalid-model")),

@@ -1,5 +1,6 @@
 """Tokens: pixels of feature maps in rows of another length, and inputs whose channels are last."""
 
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -124,6 +125,58 @@ def test_patches(rng: Rng, seed: int, tmp_path: Path) -> None:
     b.output(b.quantize(b.node("Conv", y, b.weights(4, CHANNELS, 3, 3))))
     imported = load_model(b.save(tmp_path), machine=Machine.of(config))
     assert [layer.op for layer in imported.graph.layers].count("move") == 2
+    assert max(row.largest for row in compare_model(imported, b.samples()).layers) <= 1
+    run_and_compare(*compile_kept(imported.graph, config), seed, ("load", "store"))
+
+
+#: What is made of a map (1, 12, 4, 6), and the layers that move its pixels for that.
+MOVED: list[tuple[Callable[[Builder, str], str], int]] = [
+    (lambda b, x: b.node("Concat", x, x, axis=1), 2),
+    (lambda b, x: b.node("Transpose", x, perm=[0, 1, 3, 2]), 1),
+    (lambda b, x: b.node("Gather", x, b.constant([0, 5, 1]), axis=3), 1),
+    (lambda b, x: b.node("Gather", x, b.constant([2, 2, 0, 3, 1]), axis=2), 1),
+    (lambda b, x: b.node("SpaceToDepth", x, blocksize=2), 4),
+]
+
+
+@pytest.mark.parametrize(("change", "layers"), MOVED)
+def test_moved_pixels(change: Callable[[Builder, str], str], layers: int, rng: Rng, seed: int, tmp_path: Path) -> None:
+    """In front of a layer, of a map in front of which there is one."""
+    b, config = Builder(rng), NpuConfig.preset(64)
+    x = b.requantize(b.node("Conv", b.dequantize(b.input(1, 3, 4, 6)), b.weights(12, 3, 1, 1)), 0.04, -7)
+    y = change(b, x)
+    channels = {2: 24, 4: 48}.get(layers, 12)
+    b.output(b.quantize(b.node("Conv", y, b.weights(5, channels, 2, 2))))
+    imported = load_model(b.save(tmp_path), machine=Machine.of(config))
+    assert [layer.op for layer in imported.graph.layers].count("move") == layers
+    assert max(row.largest for row in compare_model(imported, b.samples()).layers) <= 1
+    run_and_compare(*compile_kept(imported.graph, config), seed, ("load", "store"))
+
+
+@pytest.mark.parametrize("channels", [16, 20])
+@pytest.mark.parametrize("shifted", [False, True])
+def test_merged_patches(channels: int, shifted: bool, rng: Rng, seed: int, tmp_path: Path) -> None:
+    """Every second row and column become channels, side by side, as Swin merges patches; the map, whose channels are
+    last, is padded first, or shifted in a circle.
+    """
+    b, config = Builder(rng, opset=17), NpuConfig.preset(64, rows=64)
+    x = b.requantize(b.node("Conv", b.dequantize(b.input(1, 3, 5, 7)), b.weights(channels, 3, 1, 1)), 0.04, -7)
+    x = b.node("Transpose", x, perm=[0, 2, 3, 1])
+
+    def cut(y: str, start: int, end: int, axis: int, step: int = 1) -> str:
+        return b.node("Slice", y, *(b.constant(np.array([n])) for n in (start, end, axis, step)))
+
+    if shifted:
+        x = cut(b.node("Concat", cut(x, 3, 7, 2), cut(x, 0, 3, 2), axis=2), 0, 4, 1)
+    pads = np.array([0, 0, 0, 0, 0, 0 if shifted else 1, 1, 0])
+    x = b.node("Pad", x, b.constant(pads))
+    rows = [cut(x, first, 6, 1, 2) for first in (0, 1)]
+    parts = [cut(row, first, 8, 2, 2) for first in (0, 1) for row in rows]
+    y = b.node("LayerNormalization", b.node("Concat", *parts, axis=-1),
+               b.constant(rng.uniform(0.5, 2, 4 * channels).astype(np.float32)))
+    b.output(b.quantize(b.node("MatMul", b.requantize(y), b.weights(4 * channels, 8, axis=1))))
+    imported = load_model(b.save(tmp_path), machine=Machine.of(config))
+    assert [layer.op for layer in imported.graph.layers].count("move") >= 4
     assert max(row.largest for row in compare_model(imported, b.samples()).layers) <= 1
     run_and_compare(*compile_kept(imported.graph, config), seed, ("load", "store"))
 

@@ -1,13 +1,18 @@
 """Padding of images."""
 
+from dataclasses import replace
+from math import prod
+
 import numpy as np
 
 from gen.onnx.arrangement import possible, rearranged
 from gen.onnx.constants import axes, constant, scalar
 from gen.onnx.context import Context
+from gen.onnx.edges import stored
 from gen.onnx.model import NodeError
+from gen.onnx.refusals import refusal
 from gen.onnx.registry import Inputs, Registry, at
-from gen.onnx.values import Padded, Value
+from gen.onnx.values import Constant, Padded, QuantisedConstant, Real, Value
 
 __all__ = ["HANDLERS"]
 
@@ -15,9 +20,9 @@ HANDLERS = Registry()
 
 
 @HANDLERS.handles("Pad", conditions=(
-    "as the padding of the Conv after it, also with QuantizeLinear and DequantizeLinear in between, else a copy; "
-    "of spatial axes, up to 63 rows and 15 columns a side. Mode constant, with any number that the tensor has a "
-    "value for. Negative padding cuts, as Slice does"))
+    "as the padding of the Conv after it, also with QuantizeLinear and DequantizeLinear in between, else, and where "
+    "the channels are last, a copy; of spatial axes, up to 63 rows and 15 columns a side. Mode constant, with any "
+    "number that the tensor has a value for. Negative padding cuts, as Slice does"))
 def pad(context: Context, inputs: Inputs) -> Value:
     node = context.node
     mode = node.attributes.get("mode", "constant")
@@ -25,16 +30,39 @@ def pad(context: Context, inputs: Inputs) -> Value:
         raise NodeError(f"pads with mode {mode}: the machine pads with one number (mode constant) and has no layer for "
                         "values of the image itself; train or export the model with that", code="unsupported-form",
                         attribute="mode")
-    real = context.activation(inputs[0])
-    rank = real.order.ndim
+    value = inputs[0]
+    if value is None or isinstance(value, Constant | QuantisedConstant):
+        raise refusal(value, "its input")
+    rank = value.order.ndim
     listed = node.attributes.get("pads")
     pads = np.zeros((2, rank), np.int64)
     named = np.array(listed) if listed is not None else constant(at(inputs, 1), "the padding")
     padded = axes(node, at(inputs, 3)) or range(rank)
     pads[:, [axis % rank for axis in padded]] = named.astype(np.int64).reshape(2, -1)
+    if not pads.any():
+        return value
+    real = context.activation(value)
+    if rank == 4 and not pads[:, [0, 3]].any() and _has_channels_last(context, real):
+        moved, _ = context.feature_map(replace(real, quantised=replace(
+            real.quantised, order=np.moveaxis(real.order, -1, 1))))
+        made = stored(context.graph, _padded(context, inputs, moved, pads[:, [0, 3, 1, 2]]))
+        assert isinstance(made, Real)
+        return replace(made, quantised=replace(made.quantised, order=np.moveaxis(made.order, 1, -1)))
     if rank not in (3, 4) or pads[:, :2].any():
         raise NodeError("pads other axes than the one or two spatial ones, of which alone the machine has a border",
                         code="unsupported-form", attribute="pads")
+    return _padded(context, inputs, real, pads)
+
+
+def _has_channels_last(context: Context, real: Real) -> bool:
+    """Of four axes."""
+    channel = real.order // prod(context.graph.tensors[real.quantised.tensor].shape[1:])
+    return real.order.shape[3] > 1 and bool((channel == channel[:, :1, :1]).all())
+
+
+def _padded(context: Context, inputs: Inputs, real: Real, pads: np.ndarray) -> Padded:
+    """``pads``: (2, axes), none of the first two of them."""
+    node, rank = context.node, real.order.ndim
     cut = np.maximum(-pads, 0)
     if cut.any():
         kept = tuple(slice(begin, size - end) for begin, end, size in zip(*cut, real.order.shape, strict=True))

@@ -63,9 +63,7 @@ def _laid(context: Context, value: Real, weights: np.ndarray) -> tuple[Real, np.
         return is_plain(real.order) and context.graph.tensors[real.quantised.tensor].shape[0] == weights.shape[1]
 
     real = context.activation(value)
-    *rows, cols = value.order.shape[2:]
-    size = prod(rows), cols
-    for made in (lambda: real, lambda: permuted(context.graph, real, size), lambda: transposed(context, real)):
+    for made in (lambda: real, lambda: permuted(context.graph, real), lambda: transposed(context, real)):
         if (one := made()) is not None and lies(one):
             return one, weights
     raise NodeError("takes neither a vector nor pixels with channels last, and the machine moves whole pixels alone; "
