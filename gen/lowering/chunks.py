@@ -34,7 +34,7 @@ class Chunks:
         """
         emitter, stores, mapped = self._emitter, self._stores, layer.mapped
         emitter.layer = layer.number
-        source = self._tensors[mapped.input]
+        source = self._tensors[mapped.loaded_tensor(spatial)]
         if isinstance(source, BufferPlacement):
             # Nobody waits for it to be free: what is stored there comes after a COMPUTE that does.
             return Chunk(blocks, self.ring.take_at(*source.part(data_of(geometry, spatial)[0], blocks))[0], -1)

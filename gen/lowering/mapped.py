@@ -143,6 +143,10 @@ class MappedLayer(ABC):
 
     # -- what is emitted -----------------------------------------------------------------------------------------
 
+    def loaded_tensor(self, spatial: SpatialTile) -> str:
+        """The tensor that a spatial tile reads."""
+        return self.input
+
     def loaded_slice(self, geometry: Geometry, spatial: SpatialTile, blocks: range) -> TensorSlice:
         """What a load of ``blocks`` of a spatial tile reads; the tile has data."""
         start, row_pitch = data_of(geometry, spatial)

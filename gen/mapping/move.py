@@ -2,12 +2,13 @@
 
 A box is rows of neighbouring pixels, which are neighbours before and after; its rows are equally far apart before, and
 equally far apart after. Windows of a map are such boxes, and so are every second pixel of a row; where a map is shifted
-in a circle, what is cut are further ones. All channel blocks of a box move at once.
+in a circle, what is cut are further ones. All channel blocks of a box move at once, out of one tensor.
 """
 
 from collections.abc import Iterator, Sequence
 from collections.abc import Mapping as Table
 from dataclasses import dataclass
+from math import prod
 
 import numpy as np
 
@@ -49,23 +50,27 @@ class _Box:
 @dataclass(frozen=True)
 class _BoxTile(SpatialTile):
     """A box as a spatial tile of maps that are one long row: ``rows`` and ``cols`` as they are stored, ``data_rows``
-    and ``data_cols`` as they are loaded, ``apart`` and ``pitch`` pixels between rows.
+    and ``data_cols`` as they are loaded, ``apart`` and ``pitch`` pixels between rows. It is of operand ``source``, of
+    so many ``pixels``.
 
     What follows each other is one row. The rows in the buffer are those that are loaded.
     """
 
     apart: int = 0
     pitch: int = 0
+    source: int = 0
+    pixels: int = 0
 
     @classmethod
-    def of(cls, box: _Box, config: NpuConfig) -> "_BoxTile":
+    def of(cls, box: _Box, config: NpuConfig, source: int, pixels: int) -> "_BoxTile":
         def lying(pitch: int) -> tuple[int, int]:
             return (1, box.rows * box.cols) if pitch == box.cols and box.rows * box.cols <= _MAX_COLS else (
                 box.rows, box.cols)
 
         (rows, cols), (data_rows, data_cols) = lying(box.pitch), lying(box.apart)
         return cls(0, rows, box.target, cols, 0, data_rows, box.source, data_cols, 0, 0, 0, 0,
-                   -(-data_cols // config.banks), data_rows, apart=box.apart, pitch=box.pitch)
+                   -(-data_cols // config.banks), data_rows, apart=box.apart, pitch=box.pitch, source=source,
+                   pixels=pixels)
 
 
 class _MoveGeometry(Geometry):
@@ -78,24 +83,25 @@ class _MoveGeometry(Geometry):
                 "buf_block_pitch": spatial.entries, "words": WordForm.PIXELS}
 
 
-def _runs(places: np.ndarray, longest: int) -> Iterator[tuple[int, int, int]]:
+def _runs(targets: np.ndarray, places: np.ndarray, longest: int) -> Iterator[tuple[int, int, int]]:
     """(first pixel after, first pixel before, number) of neighbours that stay neighbours, at most ``longest``.
 
     Longer ones than most pixels are in are cut: where a window ends the next one may begin.
     """
-    starts = np.flatnonzero(np.diff(places, prepend=-2) != 1)
+    starts = np.flatnonzero((np.diff(targets, prepend=-2) != 1) | (np.diff(places, prepend=-2) != 1))
     counts = np.diff(starts, append=len(places))
     longest = min(longest, int(np.bincount(counts, counts).argmax()))
     for start, count in zip(starts.tolist(), counts.tolist(), strict=True):
         for first in range(start, start + count, longest):
-            yield first, int(places[first]), min(longest, start + count - first)
+            yield int(targets[first]), int(places[first]), min(longest, start + count - first)
 
 
-def _boxes(places: np.ndarray, entries: int, banks: int) -> list[_Box]:
-    """``places`` in boxes of at most so many ``entries`` of a bank; of two rows that could follow a box's first one,
-    the next as they lie after, and the next as they lay before, that which makes the larger box does.
+def _boxes(targets: np.ndarray, places: np.ndarray, entries: int, banks: int) -> list[_Box]:
+    """Pixels ``places``, that become ``targets``, which ascend, in boxes of at most so many ``entries`` of a bank; of
+    two rows that could follow a box's first one, the next as they lie after, and the next as they lay before, that
+    which makes the larger box does.
     """
-    runs = list(_runs(places, min(_MAX_COLS, entries * banks)))
+    runs = list(_runs(targets, places, min(_MAX_COLS, entries * banks)))
     free = {(target, source): count for target, source, count in runs}
     after = _successors(runs, 0)
     before = _successors(runs, 1)
@@ -136,6 +142,17 @@ def _successors(runs: Sequence[tuple[int, int, int]], key: int) -> list[int | No
     return found
 
 
+def _tiles(places: np.ndarray, sizes: Sequence[int], entries: int, config: NpuConfig) -> Iterator[_BoxTile]:
+    """The boxes of ``places`` in operands of so many pixels, one operand after the other."""
+    starts = np.cumsum([0, *sizes])
+    sources = np.searchsorted(starts, places, "right") - 1
+    for source, pixels in enumerate(sizes):
+        targets = np.flatnonzero(sources == source)
+        if len(targets):
+            for box in _boxes(targets, places[targets] - starts[source], entries, config.banks):
+                yield _BoxTile.of(box, config, source, pixels)
+
+
 @dataclass(frozen=True, eq=False, kw_only=True)
 class MoveMapping(Mapping):
     """A POOL and a STORE for each box."""
@@ -157,16 +174,17 @@ class MoveMapping(Mapping):
         if not entries or layer.repeats != (1, 1):
             raise LayerError(layer.name, f"no tile of it fits input_depth={config.input_depth}; build with a deeper "
                                          "input buffer", code="no-tile")
-        before, after = (shape[1] * shape[2] for shape in (context.source.shape, context.target.shape))
-        if max(before, after) > _MAX_PITCH:
+        sizes = [prod(context.whole.graph.tensors[name].shape[1:]) for name in layer.operands]
+        after = prod(context.target.shape[1:])
+        if max(*sizes, after) > _MAX_PITCH:
             raise LayerError(layer.name, f"feature maps have at most {_MAX_PITCH:,} pixels; cut the image in front of "
                                          "the model", code="instruction-limit")
-        tiles = tuple(_BoxTile.of(box, config) for box in _boxes(layer.places, entries, config.banks))
+        tiles = tuple(_tiles(layer.places, sizes, entries, config))
         # Each row of a load, and of a store, is a burst of its own.
         rows = sum(tile.rows + tile.data_rows for tile in tiles)
         beats = blocks * (2 * after + len(tiles) * PARAMETER_BEATS)
         cycles = 2.0 * LATENCY + blocks * (after + rows) + len(tiles) * (_TILE_CYCLES + blocks * PARAMETER_BEATS)
-        geometry = _MoveGeometry((1, 1), (1, 1), (0, 0, 0, 0), (1, before), (1, after))
+        geometry = _MoveGeometry((1, 1), (1, 1), (0, 0, 0, 0), (1, sizes[0]), (1, after))
         return cls.at(context, Plan(geometry, tiles, min(blocks, MAX_BLOCKS), False, False, cycles,
                                     cycles + BEAT_WEIGHT * beats))
 
@@ -191,15 +209,19 @@ class MoveMapping(Mapping):
                 count[first:first + spatial.cols] += 1
         return bool((count == 1).all())
 
+    def loaded_tensor(self, spatial: SpatialTile) -> str:
+        assert isinstance(spatial, _BoxTile)
+        return self.operands[spatial.source]
+
     def loaded_slice(self, geometry: Geometry, spatial: SpatialTile, blocks: range) -> TensorSlice:
         assert isinstance(spatial, _BoxTile)
         end = spatial.col + (spatial.data_rows - 1) * spatial.apart + spatial.data_cols
-        return TensorSlice(self.input, (blocks.start, blocks.stop), (spatial.col, end))
+        return TensorSlice(self.loaded_tensor(spatial), (blocks.start, blocks.stop), (spatial.col, end))
 
     def load(self, emitter: Emitter, place: Placement, geometry: Geometry, spatial: SpatialTile, blocks: range,
              base: int, after: dict[Queue, int]) -> int:
         assert isinstance(spatial, _BoxTile)
-        pixels = geometry.input_size[1]
+        pixels = spatial.pixels
         emitter.set_load(dict(
             cols=spatial.data_cols, row_pitch=spatial.apart if spatial.data_rows > 1 else 0, block_pitch=pixels,
             pad_left=0, pad_right=0, pad_value=0, stride=1, buf_row_pitch=spatial.row_pitch,

@@ -7,6 +7,7 @@ import numpy as np
 
 from gen.onnx.channels import chosen, repeated
 from gen.onnx.context import Context
+from gen.onnx.joined import is_in_groups, joined
 from gen.onnx.model import NodeError
 from gen.onnx.permuted import permuted
 from gen.onnx.transposed import order_transposed, transposed
@@ -22,8 +23,9 @@ def paired(context: Context, a: Real, b: Real) -> tuple[Real, Real]:
     Raises NodeError for operands that do not meet value by value.
     """
     tensors = context.graph.tensors
-    if not np.array_equal(a.order, b.order):    # perhaps their channels alone are in different orders
-        a, b = chosen(context.graph, a), chosen(context.graph, b)
+    if not np.array_equal(a.order, b.order):    # perhaps channels are to be pixels, or alone are in different orders
+        a, b = ((joined(context.graph, value) if is_in_groups(context.graph, value) else None)
+                or chosen(context.graph, value) for value in (a, b))
     if _is_map(context, a, b):
         b = repeated(context.graph, b, tensors[a.quantised.tensor].shape[0])
     elif _is_map(context, b, a):
@@ -58,7 +60,7 @@ def in_order_of(context: Context, value: Real, order: np.ndarray, shape: tuple[i
     if not is_whole(order, prod(shape)) or value.order.size != order.size:
         return None
     lying = replace(value, quantised=replace(value.quantised, order=value.order.ravel()[place].reshape(1, *shape)))
-    found = permuted(context.graph, lying, made=made)
+    found = permuted(context.graph, lying, made=made) or (None if made else joined(context.graph, lying))
     return None if found is None else replace(found, quantised=replace(found.quantised, order=order))
 
 

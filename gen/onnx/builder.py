@@ -1,5 +1,6 @@
 """The graph as far as the importer has built it."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from math import prod
 
@@ -17,6 +18,7 @@ from gen.onnx.values import (
     Head,
     Host,
     Pending,
+    PendingConcat,
     PendingProduct,
     PendingRows,
     Quantisation,
@@ -86,8 +88,9 @@ class GraphBuilder:
         self.viewed: dict[tuple[str, tuple[int, int]], str] = {}
         #: Tensor and the rows of its channels -> its transpose (`gen.onnx.transposed`).
         self.transposed: dict[tuple[str, tuple[int, int]], str] = {}
-        #: Tensor, rows and columns, and pixels of it or an arrangement -> the tensor of these (`gen.onnx.permuted`).
-        self.permuted: dict[tuple[str, tuple[int, int], bytes], str] = {}
+        #: Tensors, rows and columns, and pixels of them or an arrangement -> the tensor of these (`gen.onnx.permuted`,
+        #: `gen.onnx.joined`).
+        self.permuted: dict[tuple[tuple[str, ...], tuple[int, int], bytes], str] = {}
         #: Node -> channels whose weights have another scale than the model says (`quant_scales.coarser_scale`).
         self.coarser: dict[str, int] = {}
         #: Nodes with signs and biases between their sums, off by a step of the result or more.
@@ -322,13 +325,23 @@ class GraphBuilder:
         self._clip_bounds[tensor] = self.clip_bounds(source)
         return tensor
 
-    def add_move(self, source: str, places: np.ndarray, size: tuple[int, int], requantize: Requantize,
-                 part: Part | None = None) -> str:
-        """The tensor that a layer makes of pixels ``places`` of one that is there, in rows and columns of ``size``."""
+    def add_move(self, sources: Sequence[str], places: np.ndarray, size: tuple[int, int], requantize: Requantize, *,
+                 part: Part | None = None, made: tuple[PendingConcat, Result] | None = None) -> str:
+        """The tensor that a layer makes of pixels ``places`` of some that are there, in rows and columns of ``size``.
+
+        ``made``: what it is a result of in the model, if it is one.
+        """
+        source, *more = sources
         shape = self.tensors[source].shape[0], *size
-        name = self._layer_name(f"{source}/moved", prod(shape))
-        tensor = self.add_like(source, name, shape, part)
-        self.layers.append(Move(name, source, tensor, requantize=requantize, places=places, shape=size))
+        name = self._layer_name(made[0].name if made else f"{source}/moved", prod(shape))
+        if made:
+            tensor = self._add_tensor(f"{name}/result", shape, made[0].order, made[1])
+        else:
+            tensor = self.add_like(source, name, shape, part)
+        bounds = [self.clip_bounds(other) for other in sources]
+        self._clip_bounds[tensor] = min(low for low, _ in bounds), max(high for _, high in bounds)
+        self.layers.append(Move(name, source, tensor, requantize=requantize, places=places, shape=size,
+                                more=tuple(more), onnx_nodes=made[0].nodes if made else ()))
         return tensor
 
     def _layer_name(self, wanted: str, values: int) -> str:

@@ -12,7 +12,7 @@ from gen.onnx.values import Quantisation, Real, channels_with_gaps, is_plain, is
 from gen.onnx.weights import MAX_WEIGHTS, Kernel, convolved
 from gen.onnx.windows import Windows
 
-__all__ = ["chosen", "repeated", "viewed", "with_gaps"]
+__all__ = ["channels_of", "chosen", "repeated", "viewed", "with_gaps"]
 
 
 def chosen(graph: GraphBuilder, value: Real) -> Real:
@@ -34,12 +34,21 @@ def chosen(graph: GraphBuilder, value: Real) -> Real:
     shape = len(channels), height, width
     if source.signs or not is_whole(order, prod(shape)) or channels == tuple(range(count)):
         return value
+    tensor = channels_of(graph, value, channels)
+    return replace(value, quantised=replace(value.quantised, tensor=tensor, order=order))
+
+
+def channels_of(graph: GraphBuilder, value: Real, channels: tuple[int, ...]) -> str:
+    """The tensor of some channels of the one that ``value`` is in. Raises NodeError for too many that are apart."""
+    source = graph.tensors[value.quantised.tensor]
+    if channels == tuple(range(source.shape[0])):
+        return source.name
     key = source.name, channels
     if key not in graph.chosen:
         neighbours = channels == tuple(range(channels[0], channels[0] + len(channels)))
         graph.chosen[key] = (graph.add_part(source.name, channels[0], len(channels)) if neighbours
                              else _picked(graph, value, channels))
-    return replace(value, quantised=replace(value.quantised, tensor=graph.chosen[key], order=order))
+    return graph.chosen[key]
 
 
 def with_gaps(graph: GraphBuilder, value: Real) -> Real | None:

@@ -3,14 +3,17 @@
 from dataclasses import dataclass, replace
 from math import prod
 
+import numpy as np
+
 from gen.onnx.builder import GraphBuilder
 from gen.onnx.channels import chosen, viewed
 from gen.onnx.edges import cropped, enlarged
 from gen.onnx.fold import Folder
 from gen.onnx.functions import Functions
+from gen.onnx.joined import joined, moved_pixels
 from gen.onnx.machine import Units
 from gen.onnx.model import Node, NodeError
-from gen.onnx.permuted import permuted, selected
+from gen.onnx.permuted import selected
 from gen.onnx.refusals import rearranged_in_front_of, refusal
 from gen.onnx.values import Real, Value, channels_shape, is_plain, is_whole
 
@@ -37,7 +40,7 @@ class Context:
         Raises NodeError for any other.
         """
         real = self._placed(value, what)
-        found = self._whole(real) or selected(self.graph, real)
+        found = self._whole(real) or selected(self.graph, real) or joined(self.graph, real)
         if found is None:
             raise NodeError(f"{what} is only a part of tensor {real.quantised.tensor} that cuts channels, or repeats "
                             "one; the machine takes whole channels, so nothing but outputs of the model may follow",
@@ -64,16 +67,20 @@ class Context:
         if dims is None or real.order.ndim < 3:
             raise NodeError(f"its input has shape {real.order.shape}; it needs channels and one or two spatial axes",
                             code="bad-shape")
-        real = self._whole(real) or permuted(self.graph, _of_shape(real, dims)) or self.activation(real)
-        if not self._lies(real, dims):
-            # Perhaps its channels alone are in another order.
+        real = self._whole(real) or moved_pixels(self.graph, _of_shape(real, dims)) or self.activation(real)
+        if not self._lies(real, dims) and self._has_pixels_in_order(real, dims):
             real = viewed(self.graph, chosen(self.graph, real), dims)
         if not self._lies(real, dims):
-            real = permuted(self.graph, _of_shape(real, dims)) or real
+            real = moved_pixels(self.graph, _of_shape(real, dims)) or real
         tensor = self.graph.tensors[real.quantised.tensor]
         if not self._lies(real, dims):
             raise rearranged_in_front_of(self.node.name, tensor.name, real.moved_by)
         return real, tensor.shape
+
+    def _has_pixels_in_order(self, real: Real, dims: tuple[int, int, int]) -> bool:
+        """Whether its channels alone may be in another order than in its tensor."""
+        count = prod(self.graph.tensors[real.quantised.tensor].shape[1:])
+        return bool(prod(dims[1:]) == count and (real.order.reshape(-1, count) % count == np.arange(count)).all())
 
     def _lies(self, real: Real, dims: tuple[int, int, int]) -> bool:
         """Whether an activation of ``dims`` is arranged as its tensor is."""

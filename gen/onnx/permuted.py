@@ -17,10 +17,10 @@ from gen.onnx.channels import chosen
 from gen.onnx.quant_scales import same
 from gen.onnx.values import Real
 
-__all__ = ["permuted", "selected"]
+__all__ = ["MAX_PIXELS", "permuted", "selected"]
 
 #: Pixels of a layer, for the time that it takes to find boxes of them, and layers of a tensor.
-_MAX_PIXELS, _MAX_LAYERS = 1 << 18, 64
+MAX_PIXELS, _MAX_LAYERS = 1 << 18, 64
 
 
 def permuted(graph: GraphBuilder, value: Real, *, made: bool = False) -> Real | None:
@@ -31,13 +31,13 @@ def permuted(graph: GraphBuilder, value: Real, *, made: bool = False) -> Real | 
     channels, cols, pixels = value.order.shape[1], value.order.shape[-1], prod(source.shape[1:])
     size = value.order.size // channels // cols, cols
     if (value.order.ndim < 3 or value.order.shape[0] != 1 or source.signs or source.value is not None
-            or max(pixels, prod(size)) > _MAX_PIXELS):
+            or max(pixels, prod(size)) > MAX_PIXELS):
         return None
     channel, pixel = np.divmod(value.order.reshape(channels, -1), pixels)
     groups = list(_groups(channel, pixel))
     if (channel != channel[:, :1]).any() or len(groups) > _MAX_LAYERS:
         return None
-    key = source.name, size, value.order.tobytes() if len(groups) > 1 else pixel[0].tobytes()
+    key = (source.name,), size, value.order.tobytes() if len(groups) > 1 else pixel[0].tobytes()
     if len(groups) == 1 and channels < source.shape[0]:
         return None         # channels of a tensor are a tensor by themselves
     if made and key not in graph.permuted:
@@ -60,14 +60,14 @@ def _moved(graph: GraphBuilder, value: Real, groups: list[tuple[int, int]], pixe
     """The tensor that a layer for each group makes."""
     source = graph.tensors[value.quantised.tensor]
     if len(groups) == 1:
-        return graph.add_move(source.name, pixel[0], size, same(source, source.shape[0]))
+        return graph.add_move([source.name], pixel[0], size, same(source, source.shape[0]))
     whole = graph.add_like(source.name, f"{source.name}/stacked", (len(pixel), *size))
     for first, end in groups:
         channels = value.order.reshape(len(pixel), -1)[first:end, :1] // prod(source.shape[1:])
         order = channels * prod(source.shape[1:]) + np.arange(prod(source.shape[1:]))
         part = chosen(graph, replace(value, quantised=replace(
             value.quantised, order=order.reshape(1, end - first, *source.shape[1:]))))
-        graph.add_move(part.quantised.tensor, pixel[first], size, same(source, end - first), Part(whole, first))
+        graph.add_move([part.quantised.tensor], pixel[first], size, same(source, end - first), part=Part(whole, first))
     return whole
 
 

@@ -275,6 +275,8 @@ def _branch(graph: GraphBuilder, value: Pending, grid: tuple[float, int],
 
 def _emit_concat(context: Context, value: PendingConcat, quantisation: Quantisation) -> Quantised:
     """A tensor of which the parts become part: each as it is, or, where that cannot be, a copy."""
+    if value.places is not None:
+        return _emit_pixels(context, value, value.places, quantisation)
     graph, scale, point = context.graph, quantisation.scale, quantisation.internal
     low, high = _bounds(value.low, value.high, scale, point)
     names = [part.quantised.tensor for part in value.parts]
@@ -291,6 +293,25 @@ def _emit_concat(context: Context, value: PendingConcat, quantisation: Quantisat
             layer, stage = _requantized(graph, layer, scale, point)
             graph.add_layer(layer, stage, result=Result(None, quantisation), part=place)
     return replace(whole, moved_by=value.moved_by)
+
+
+def _emit_pixels(context: Context, value: PendingConcat, places: np.ndarray, quantisation: Quantisation) -> Quantised:
+    """A layer that moves pixels of the parts, or of copies in the scale of the whole."""
+    graph, scale, point = context.graph, quantisation.scale, quantisation.internal
+    low, high = _bounds(value.low, value.high, scale, point)
+    names = []
+    for part in value.parts:
+        name = part.quantised.tensor
+        least, most = graph.clip_bounds(name)
+        if (part.scale, part.zero_point) != (scale, point) or least < low or most > high:
+            layer = replace(copy(context, part), name=value.name, nodes=(), low=value.low, high=value.high)
+            layer, stage = _requantized(graph, layer, scale, point)
+            name = graph.add_layer(layer, stage, result=Result(None, quantisation)).tensor
+        names.append(name)
+    first = graph.tensors[names[0]]
+    tensor = graph.add_move(names, places, (1, len(places)), same(first, first.shape[0]),
+                            made=(value, Result(context.node, quantisation)))
+    return Quantised(tensor, value.order, quantisation.unsigned, value.moved_by)
 
 
 def _emit_rows(context: Context, value: PendingRows, quantisation: Quantisation) -> Quantised:

@@ -238,9 +238,12 @@ class PendingTable(_Result):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class PendingConcat(_Result):
-    """Tensors of one height and width after each other, the channels of the first one first."""
+    """Tensors of one height and width after each other, the channels of the first one first; or, with ``places``, of
+    one number of channels: of the pixels of all, those of the first one first, these in a row (`gen.ir.layers.move`).
+    """
 
     parts: tuple[Real, ...]
+    places: np.ndarray | None = None
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

@@ -49,12 +49,16 @@ ORDERS = {
 }
 
 
-def graph_of(places: np.ndarray, channels: int, pixels: int) -> Graph:
+def graph_of(places: np.ndarray, channels: int, *pixels: int) -> Graph:
+    """Of as many inputs as there are numbers of pixels."""
     multiplier, shift = quantize_multiplier(np.ones(channels))
     stage = Requantize(np.full(channels, -3), multiplier, shift, 3, -128, 127)
-    layer = Move("move", "x", "y", requantize=stage, places=places.astype(np.int64), shape=(1, len(places)))
-    tensors = {"x": Tensor("x", (channels, 1, pixels), 1.0, 3), "y": Tensor("y", (channels, 1, len(places)), 1.0, 3)}
-    return Graph("g", tensors, (layer,), {"x": ("x", ())}, {"y": ("y", ())})
+    names = [f"x{number}" for number in range(len(pixels))]
+    layer = Move("move", names[0], "y", requantize=stage, places=places.astype(np.int64), shape=(1, len(places)),
+                 more=tuple(names[1:]))
+    tensors = {name: Tensor(name, (channels, 1, count), 1.0, 3)
+               for name, count in zip(("y", *names), (len(places), *pixels), strict=True)}
+    return Graph("g", tensors, (layer,), {name: (name, ()) for name in names}, {"y": ("y", ())})
 
 
 @pytest.mark.parametrize("name", ORDERS)
@@ -66,7 +70,7 @@ def test_every_order(name: str, rng: Rng) -> None:
     values = rng.integers(-128, 128, (2, 20, 1, pixels)).astype(np.int8)
     (layer,) = graph.layers
     np.testing.assert_array_equal(layer.accumulate([values], 3)[..., 0, :], values[..., 0, :][..., places])
-    boxes = _boxes(places.astype(np.int64), 1000, 4)
+    boxes = _boxes(np.arange(len(places)), places.astype(np.int64), 1000, 4)
     assert len(boxes) <= most and sum(box.rows * box.cols for box in boxes) == len(places)
     for number, config in enumerate(CONFIGS):
         check_in_every_order(*compile_kept(graph, config), number)
@@ -78,6 +82,33 @@ def test_boxes_that_the_buffer_has_no_room_for(rng: Rng) -> None:
     for places in (np.arange(2500), windows(50, 50, 25), patches(50, 50, 2)):
         program, graph = compile_kept(graph_of(places, 40, 2500), config)
         check_in_every_order(program, graph, 1)
+
+
+#: Pixels of each operand, and places in all of them.
+SEVERAL = {
+    "side by side": ((6, 1, 9), np.arange(16)), "vectors": ((1,) * 7, np.arange(7)[::-1]),
+    "phases": ((12,) * 4, np.arange(48).reshape(2, 2, 3, 4).transpose(2, 0, 3, 1).ravel()),
+    "not all": ((8, 8, 3), np.array([9, 10, 11, 1, 2, 3, 1, 2, 18])),
+}
+
+
+@pytest.mark.parametrize("name", SEVERAL)
+def test_several_operands(name: str, rng: Rng) -> None:
+    pixels, places = SEVERAL[name]
+    graph = graph_of(places, 20, *pixels)
+    verify(graph)
+    values = [rng.integers(-128, 128, (20, 1, count)).astype(np.int8) for count in pixels]
+    (layer,) = graph.layers
+    np.testing.assert_array_equal(layer.accumulate(values, 3)[:, 0], np.concatenate(values, -1)[:, 0, places])
+    for number, config in enumerate(CONFIGS):
+        check_in_every_order(*compile_kept(graph, config), number)
+
+
+def test_operands_that_differ() -> None:
+    graph = graph_of(np.arange(4), 3, 2, 2)
+    graph.tensors["x1"] = replace(graph.tensors["x1"], scale=2.0)
+    with pytest.raises(GraphError, match="differ"):
+        verify(graph)
 
 
 def test_a_tile_that_is_missing() -> None:

@@ -236,7 +236,7 @@ def test_states(directions: int, samples: int | str, rng: np.random.Generator, t
     turned = b.node("Transpose", "x", perm=[1, 0, 2])
     gru = helper.make_node("GRU", [turned, b.weights(directions, 48, 12), b.weights(directions, 48, 16), "", "", "y"],
                            ["all", "last"], name="gru", hidden_size=16,
-                           direction="bidirectional" if directions == 2 else "forward", clip=9.0)   # stays whole
+                           direction="bidirectional" if directions == 2 else "forward", clip=9.0)      # not taken apart
     b.nodes.append(gru)
     y = b.node("Reshape", b.node("Transpose", "all", perm=[2, 0, 1, 3]), b.constant(np.array([0, 10, 16 * directions])))
     y = b.node("MatMul", b.node("Relu", b.node("MatMul", y, b.weights(16 * directions, 32))), b.weights(32, 8))

@@ -11,6 +11,7 @@ from gen.onnx.arrangement import possible, rearranged
 from gen.onnx.channels import viewed
 from gen.onnx.constants import constant
 from gen.onnx.context import Context
+from gen.onnx.joined import moved_pixels
 from gen.onnx.maps import constant_like
 from gen.onnx.model import NodeError
 from gen.onnx.pooling import pooled
@@ -26,6 +27,7 @@ from gen.onnx.values import (
     QuantisedConstant,
     Real,
     Value,
+    is_plain,
 )
 from gen.onnx.windows import Windows
 
@@ -72,6 +74,12 @@ def _join(context: Context, values: list[Real], axis: int) -> PendingConcat:
     """Tensors one after the other in memory; if they are not so in the model, as an arrangement of that."""
     parts = [context.activation(value, "one of its inputs") for value in values]
     shapes = [context.graph.tensors[part.quantised.tensor].shape for part in parts]
+    if len({shape[1:] for shape in shapes}) > 1 and {part.order.ndim for part in parts} == {4}:
+        parts = [moved_pixels(context.graph, part) or part if not is_plain(part.order) else part
+                 for part in parts]
+        shapes = [context.graph.tensors[part.quantised.tensor].shape for part in parts]
+    if len({shape[1:] for shape in shapes}) > 1 and (found := _pixels(context, parts, shapes, axis)) is not None:
+        return found
     if len({shape[1:] for shape in shapes}) > 1 and len({part.order.shape[2:] for part in parts}) == 1:
         if any(part.order.ndim < 4 for part in parts):
             raise NodeError(f"joins values of maps of different sizes, {', '.join(map(str, shapes))}, which lie apart "
@@ -88,6 +96,26 @@ def _join(context: Context, values: list[Real], axis: int) -> PendingConcat:
     order = np.concatenate([part.order + start for part, start in zip(parts, starts, strict=True)], axis)
     return PendingConcat(name=context.node.name, nodes=(context.node.name,), order=possible(order),
                          parts=tuple(parts))
+
+
+def _pixels(context: Context, parts: Sequence[Real], shapes: Sequence[tuple[int, int, int]], axis: int
+            ) -> PendingConcat | None:
+    """Maps or tokens one after the other, all of as many channels; None where these are not along one axis."""
+    counts = [prod(shape[1:]) for shape in shapes]
+    total, starts = sum(counts), np.cumsum([0, *counts[:-1]])
+    found = [np.divmod(part.order, count) for part, count in zip(parts, counts, strict=True)]
+    channel = np.concatenate([channels for channels, _ in found], axis)
+    pixel = np.concatenate([pixels + start for (_, pixels), start in zip(found, starts, strict=True)], axis)
+    for place, size in enumerate(channel.shape):
+        if {shape[0] for shape in shapes} == {size}:
+            channels = np.moveaxis(channel, place, 0).reshape(size, -1)
+            pixels = np.moveaxis(pixel, place, 0).reshape(size, -1)
+            if (channels == np.arange(size)[:, None]).all() and (pixels == pixels[0]).all():
+                order = np.moveaxis(np.arange(size * total).reshape(size, *np.moveaxis(channel, place, 0).shape[1:]), 0,
+                                    place)
+                return PendingConcat(name=context.node.name, nodes=(context.node.name,), order=possible(order),
+                                     parts=tuple(parts), places=pixels[0])
+    return None
 
 
 def _with_tokens(context: Context, inputs: Inputs, value: Real) -> PendingAdd:

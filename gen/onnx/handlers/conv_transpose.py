@@ -111,14 +111,19 @@ def transposed(context: Context, inputs: Inputs) -> Value:
     if groups > 1 and not depthwise:
         phases = ungrouped(phases, groups)
     channels, count = taps.shape[0], len(row.taps) * len(cols.taps)
-    bias = bias_of(at(inputs, 2), channels, broadcast=False)
-    kernel = Kernel(phases, np.repeat(np.tile(scale, groups), count), np.repeat(bias, count), depthwise)
+    bias, scale = bias_of(at(inputs, 2), channels, broadcast=False), np.tile(scale, groups)
+    if depthwise:       # the outputs of a channel are neighbours
+        kernel = Kernel(phases, np.repeat(scale, count), np.repeat(bias, count), depthwise)
+    else:               # all channels of a phase are, so that they can be moved as pixels
+        phases = phases.reshape(channels, count, *phases.shape[1:]).swapaxes(0, 1).reshape(phases.shape)
+        kernel = Kernel(phases, np.tile(scale, count), np.tile(bias, count), depthwise)
     windows = Windows(phases.shape[2:], (1, 1), (-row.first, -cols.first, row.pad, cols.pad),
                       (row.outputs, cols.outputs))
     if prod((channels, count, *windows.output)) > MAX_VALUES:
         raise NodeError(f"makes more than {MAX_VALUES:,} values", code="too-large", limit=MAX_VALUES)
-    order = np.arange(channels * count * prod(windows.output)).reshape(
-        channels, len(row.taps), len(cols.taps), *windows.output).transpose(0, 3, 1, 4, 2)
+    axes = (channels, len(row.taps), len(cols.taps)) if depthwise else (len(row.taps), len(cols.taps), channels)
+    order = np.arange(channels * count * prod(windows.output)).reshape(*axes, *windows.output)
+    order = order.transpose((0, 3, 1, 4, 2) if depthwise else (2, 3, 0, 4, 1))
     order = order.reshape(1, channels, order.shape[1] * order.shape[2], -1)[:, :, :row.size, :cols.size]
     result = convolved(node.name, source, kernel, windows, order if rows else order[:, :, 0], source.zero_point)
     return replace(result, moved_by=node.name)

@@ -8,8 +8,8 @@ import numpy as np
 from gen.onnx.channels import with_gaps
 from gen.onnx.context import Context
 from gen.onnx.heads import activations_product
+from gen.onnx.joined import moved_pixels
 from gen.onnx.model import NodeError
-from gen.onnx.permuted import permuted
 from gen.onnx.refusals import refusal
 from gen.onnx.registry import Inputs, Registry, at
 from gen.onnx.transposed import transposed
@@ -63,7 +63,7 @@ def _laid(context: Context, value: Real, weights: np.ndarray) -> tuple[Real, np.
         return is_plain(real.order) and context.graph.tensors[real.quantised.tensor].shape[0] == weights.shape[1]
 
     real = context.activation(value)
-    for made in (lambda: real, lambda: permuted(context.graph, real), lambda: transposed(context, real)):
+    for made in (lambda: real, lambda: moved_pixels(context.graph, real), lambda: transposed(context, real)):
         if (one := made()) is not None and lies(one):
             return one, weights
     raise NodeError("takes neither a vector nor pixels with channels last, and the machine moves whole pixels alone; "
