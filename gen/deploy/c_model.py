@@ -109,9 +109,9 @@ class _Writer:
     functions: list[CFunction] = field(default_factory=list)
     storages: list[Storage] = field(default_factory=list)
     values: dict[str, _Value] = field(default_factory=dict)
-    #: Statements before the first program starts, and after it has ended.
+    #: Statements before the first program starts, and after each has ended.
     before: list[str] = field(default_factory=list)
-    after: list[str] = field(default_factory=list)
+    after: list[list[str]] = field(default_factory=list)
     step: int = 0
     scales: dict[str, tuple[float, int]] = field(default_factory=dict)
 
@@ -206,16 +206,13 @@ _BY_NAME = {c_type(dtype).name: dtype for dtype in map(np.dtype, (
 def _walk(writer: _Writer, states: Sequence[ModelState]) -> None:
     file, number = writer.file, 0
     for index, segment in enumerate(file.segments):
-        lines = writer.after if number else writer.before
+        lines = writer.after[-1] if number else writer.before
         if isinstance(segment, bytes):
             lines += writer.host(index, segment)
             writer.step += 1
             continue
         lines += writer.enter(number, segment)
-        if number:
-            writer.after += [f"CHECK(npugen_start(model->device, &model->programs[{number}], slot));",
-                             "CHECK(npugen_wait(model->device, timeout_us));"]
-        writer.after += writer.leave(number, segment)
+        writer.after.append(writer.leave(number, segment))
         number += 1
     for name in sorted(writer.kept):
         if writer.values[name].storage is None:     # an input of the model, perhaps a state that changes below
@@ -224,10 +221,10 @@ def _walk(writer: _Writer, states: Sequence[ModelState]) -> None:
         value = writer.values[name]
         if value.text != f"outputs[{index}]":       # an input of the model, or kept
             given = f"if (outputs[{index}]) " if name in writer.kept else ""
-            writer.after.append(f"{given}memcpy(outputs[{index}], {writer.read(name)}, {_bytes(value)}u);")
+            writer.after[-1].append(f"{given}memcpy(outputs[{index}], {writer.read(name)}, {_bytes(value)}u);")
     for state in states:
         source = writer.read(file.outputs[state.output])
-        writer.after.append(f"memcpy(states + {state.offset}u, {source}, {state.size}u);")
+        writer.after[-1].append(f"memcpy(states + {state.offset}u, {source}, {state.size}u);")
 
 
 def _bytes(value: _Value) -> int:
@@ -237,7 +234,7 @@ def _bytes(value: _Value) -> int:
 def _copied(writer: _Writer, name: str) -> None:
     source = writer.values[name]
     target = writer.made(name, source.dtype, source.shape)
-    writer.after.append(f"memcpy({target}, {source.text}, {_bytes(source)}u);")
+    writer.after[-1].append(f"memcpy({target}, {source.text}, {_bytes(source)}u);")
     writer.step += 1
 
 
@@ -280,7 +277,8 @@ def c_model(file: ProgramFile, states: Mapping[str, str] = MappingProxyType({}),
     facts = {"file": file, "programs": file.programs, "inputs": inputs, "outputs": outputs, "arena": arena,
              "states": kept, "state_bytes": size, "kept": {state.output for state in kept},
              "checks": any(port.dtype == "float32" for program in file.programs for port in program.input_ports),
-             "before": placed(writer.before), "after": placed(writer.after), "functions": writer.functions,
+             "before": placed(writer.before), "after": [placed(lines) for lines in writer.after],
+             "functions": writer.functions,
              "alignment": ALIGNMENT, "rank": max([1, *(len(port.shape) for port in (
                  *inputs, *outputs, *(state.port for state in kept)))])}
     own = {one: template(f"{one}.jinja").render(**facts)

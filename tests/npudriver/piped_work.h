@@ -9,6 +9,7 @@
 
 typedef struct piped_work {
     piped_end end;
+    int events; /* whether the library never waits */
     npugen_device device;
     npugen_model model;
     void *inputs[NPUGEN_MODEL_SLOTS][NPUGEN_MODEL_INPUTS + 1u], *outputs[NPUGEN_MODEL_SLOTS][NPUGEN_MODEL_OUTPUTS];
@@ -53,6 +54,19 @@ static void piped_send(piped_work *work, uint32_t sample) {
     }
 }
 
+/* By events: what is outside of the library waits, and as often as there are programs. */
+static void piped_end_sample(piped_work *work, unsigned slot) {
+    npugen_status status = npugen_model_end(&work->model, slot, work->events ? 0 : UINT32_MAX);
+    unsigned waits = 0;
+    while (work->events && status == NPUGEN_TIMEOUT) {
+        ++waits;
+        piped_require(work, work->device.backend.wait(work->device.backend.context, 1000000u));
+        status = npugen_model_end(&work->model, slot, 0);
+    }
+    piped_require(work, status);
+    if (work->events && waits != NPUGEN_MODEL_PROGRAMS) _exit(7);
+}
+
 /* All samples that there are, over work->end. */
 static void piped_run(piped_work *work) {
     const npugen_backend backend = piped_backend(&work->end);
@@ -73,7 +87,7 @@ static void piped_run(piped_work *work) {
         if (NPUGEN_MODEL_SLOTS == 1u || !sample) piped_prepare(work, sample);
         piped_require(work, npugen_model_begin(&work->model, sample % NPUGEN_MODEL_SLOTS));
         if (NPUGEN_MODEL_SLOTS > 1u && sample + 1u < count) piped_prepare(work, sample + 1u);
-        piped_require(work, npugen_model_end(&work->model, sample % NPUGEN_MODEL_SLOTS, UINT32_MAX));
+        piped_end_sample(work, sample % NPUGEN_MODEL_SLOTS);
         piped_send(work, sample);
     }
     piped_require(work, npugen_model_unload(&work->model));

@@ -41,6 +41,15 @@ def test_models_of_several_segments(target: str, seed: int, tmp_path: Path) -> N
     assert differing(package, answers) > 0
 
 
+def test_by_events(seed: int, tmp_path: Path) -> None:
+    """The library waits for nothing: each of two programs is taken up when the machine has ended it."""
+    require(TARGETS["gcc-sanitized"])
+    package = small("alternating", seed, tmp_path)
+    assert package.programs == 2
+    answers = piped(package, [*build(package.folder, TARGETS["gcc-sanitized"]), "events"], 4)
+    assert differing(package, answers) == 0 and len(answers.outputs) == 4
+
+
 def test_bytes_are_the_same_on_all(seed: int, tmp_path: Path) -> None:
     """Of integers, and of floats that are made by sums and products alone."""
     package = small("bytes", seed, tmp_path)

@@ -100,6 +100,7 @@ static void call(npugen_device *device, npugen_model *model, const sample *made)
     const unsigned slot = any() % 8u ? any() % NPUGEN_MODEL_SLOTS : any() % 4u;
     const void *const *const inputs = (const void *const *)made->inputs;
     void *const *const outputs = (void *const *)made->outputs;
+    npugen_status status;
     switch (any() % 8u) {
     case 0:
         if (npugen_model_begin(model, slot) == NPUGEN_OK) ++begun_slots;
@@ -123,8 +124,9 @@ static void call(npugen_device *device, npugen_model *model, const sample *made)
         for (unsigned input = 0; input < NPUGEN_MODEL_INPUTS; ++input)
             fill_value(&npugen_model_inputs[input], made->inputs[input]);
         ++begun_slots;
-        if (npugen_model_run(model, inputs, outputs, 50000u) == NPUGEN_OK) ended(model, made, 0);
-        else --begun_slots;
+        status = npugen_model_run(model, inputs, outputs, 50000u);
+        if (status == NPUGEN_OK) ended(model, made, 0);
+        else if (status != NPUGEN_TIMEOUT) --begun_slots;
     }
 }
 
