@@ -114,9 +114,10 @@ def _precisions(arguments: argparse.Namespace, cut: "Partition", model: "Model",
     """Of a detector, on the same samples."""
     from gen.check.detections import precisions
     from gen.run.calibration import Calibrated
-    from gen.run.inputs import model_specs
+    from gen.run.inputs import model_specs, read_samples
 
-    samples = _samples(arguments, model_specs(model.inputs)).judged_by(judge)
+    samples = read_samples(arguments.input, model_specs(model.inputs), limit=arguments.limit,
+                           change_by=changes_of(arguments)[arguments.input]).judged_by(judge)
     assert samples.expected is not None
     floating = source.found.reference if isinstance(source, Calibrated) else None
     with status(f"{len(samples)} samples") as remark:
