@@ -38,7 +38,8 @@ HANDLERS = Registry()
 
 @HANDLERS.handles("Concat", conditions=(
     "of the channels of several tensors no work: layers write into their part of the whole. A copy first of what has "
-    "another scale than the QuantizeLinear after it, is a model input, or is part of another tensor already. "
+    "another scale than the QuantizeLinear after it, is a model input, or is part of another tensor already. Of maps "
+    "of as many channels along rows or columns, or of tokens, a layer that moves pixels. "
     "[Parts](architecture.md#parts) says what becomes of parts within a block of channels. Of a tensor's tokens with "
     "constants, as a class token, a copy that adds these"))
 def concat(context: Context, inputs: Inputs) -> Value:
@@ -85,10 +86,8 @@ def _join(context: Context, values: list[Real], axis: int) -> PendingConcat:
             raise NodeError(f"joins values of maps of different sizes, {', '.join(map(str, shapes))}, which lie apart "
                             "in memory; only the processor puts them together, as at the end of a detector",
                             code="rearranged")
-        raise NodeError("joins a tensor whose rows and columns lie apart, as a ConvTranspose with a stride or a "
-                        "rearrangement leaves them, with another; only the processor puts them together. Resize "
-                        "(nearest) with a Conv after it, in place of the ConvTranspose, stays on the accelerator",
-                        code="rearranged")
+        raise NodeError("joins a tensor whose rows and columns lie apart, as a rearrangement leaves them, with "
+                        "another; only the processor puts them together", code="rearranged")
     if len({shape[1:] for shape in shapes}) > 1:
         raise NodeError(f"joins tensors of shapes {', '.join(map(str, shapes))}; the machine joins channels",
                         code="operand-shapes")

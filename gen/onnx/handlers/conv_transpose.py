@@ -89,9 +89,9 @@ def _kernel(weights: np.ndarray, rows: _Axis, cols: _Axis) -> np.ndarray:
 
 
 @HANDLERS.handles("ConvTranspose", conditions=(
-    "a convolution that makes the phases of its stride as channels; with a stride of 1 anywhere, with another "
-    "only where rearranging may follow, as the pixels of its result are put together by the processor at an "
-    "output, or in the weights of a Gemm"))
+    "a convolution that makes the phases of its stride as channels; with another stride than 1 a layer that puts "
+    "them together as pixels, where one follows that needs that. At an output the processor does, and a Gemm in its "
+    "weights"))
 def transposed(context: Context, inputs: Inputs) -> Value:
     """An ordinary convolution that makes all phases of the stride as channels, and those as neighbouring pixels."""
     node = context.node
