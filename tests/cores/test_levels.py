@@ -55,7 +55,7 @@ def _cases():
     for engine, limits in LIMITS.items():
         for units, limit in enumerate(limits):
             if limit is not None:
-                quick = not units and engine in (InstructionFetch, StoreEngine)
+                quick = not units and engine is InstructionFetch
                 marks = () if quick else pytest.mark.full
                 yield pytest.param(engine, bool(units), limit, marks=marks,
                                    id=f"{engine.__name__}-{'all' if units else 'plain'}")

@@ -23,7 +23,7 @@ CONFIGS = {
 
 
 #: Bench -> configurations that are in `make test`.
-QUICK = {"bench_load_engine": ("16", "gather", "winograd"), "bench_load_flow": ("gather",)}
+QUICK = {"bench_load_engine": ("16", "gather", "winograd"), "bench_load_flow": ("16",)}
 
 
 @pytest.mark.parametrize("bench, name", [

@@ -10,7 +10,7 @@ from tests.selection import with_full
 SIZES = {"usual": (256, 8, 256), "small": (64, 2, 8), "wide": (512, 4, 64)}
 
 
-@pytest.mark.parametrize("name", with_full(SIZES, "wide"))
+@pytest.mark.parametrize("name", with_full(SIZES, "wide", "usual"))
 def test_read_ports(name: str):
     bits, piece, depth = SIZES[name]
     run_bench(ReadPorts(address_width=40, data_bits=bits, piece=piece, depth=depth),

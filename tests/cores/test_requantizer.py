@@ -20,7 +20,7 @@ CONFIGS = {
 }
 
 
-@pytest.mark.parametrize("name", with_full(CONFIGS, "16", "winograd_product", "bare_winograd"))
+@pytest.mark.parametrize("name", with_full(CONFIGS, "16", "winograd_product", "bare_winograd", "wide"))
 def test_requantizer(name):
     config = CONFIGS[name]
     run_bench(Requantizer(config), module="tests.cores.bench_requantizer", name=f"requantizer_{name}",

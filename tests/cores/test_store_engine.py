@@ -31,7 +31,8 @@ CONFIGS = {
 
 
 @pytest.mark.parametrize("name", with_full(CONFIGS, "two_groups", "two_groups_depthwise", "local", "local_one_bank",
-                                           "one_pixel", "binary_one_pixel", "product_winograd", "wide"))
+                                           "one_pixel", "binary_one_pixel", "product_winograd", "wide", "one_group",
+                                           "local_gather"))
 def test_store_engine(name):
     config = CONFIGS[name]
     run_bench(StoreEngine(config), module="tests.cores.bench_store_engine", name=f"store_engine_{name}",

@@ -46,7 +46,7 @@ def check(machine: RtlMachine, seed: int, *, max_size: int) -> bool:
     return any(layer.mode == "winograd" for layer in program.layers)
 
 
-@pytest.mark.parametrize("part", range(2))
+@pytest.mark.parametrize("part", with_full(range(2), 1))
 def test_random_layers(machine, seed, part):
     assert any([check(machine, seed + number, max_size=14) for number in range(8)])
 
