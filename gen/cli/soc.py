@@ -28,7 +28,7 @@ _DEFAULT = "ecp5"
 _DEFAULT_MACS = min(PRESET_MACS)
 _BAUD = 115_200
 #: Of a simulated processor: cycles between two looks at it, and looks without another sample done.
-_PAUSE, _PATIENCE = 10_000, 20_000
+_PAUSE, _PATIENCE = 10_000, 100_000
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
