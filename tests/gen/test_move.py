@@ -7,65 +7,24 @@ import pytest
 
 from cores.config import NpuConfig
 from gen.ir.errors import GraphError
-from gen.ir.graph import Graph, Move
-from gen.ir.tensor import Requantize, Tensor
 from gen.ir.verify import verify
 from gen.mapping.move import _boxes
 from gen.mapping.registry import map_graph
 from gen.options import CompileOptions
-from sim.golden import quantize_multiplier
 from tests.compiled import compile_kept
 from tests.every_order import check_in_every_order
+from tests.moves import ORDERS, move_graph, patches, windows
 
 Rng = np.random.Generator
 CONFIGS = (NpuConfig.preset(16), NpuConfig.preset(256, depthwise=1),
            NpuConfig(oc_lanes=8, ic_lanes=8, nnz_lanes=1, pixel_lanes=1))
 
 
-def windows(height: int, width: int, size: int, shift: int = 0) -> np.ndarray:
-    """The pixels of each window of a map that is shifted in a circle."""
-    moved = np.roll(np.arange(height * width).reshape(height, width), (-shift, -shift), (0, 1))
-    return moved.reshape(height // size, size, width // size, size).swapaxes(1, 2).ravel()
-
-
-def patches(height: int, width: int, size: int) -> np.ndarray:
-    """Pixels at the same place of all patches."""
-    places = np.arange(height * width).reshape(height // size, size, width // size, size)
-    return places.transpose(1, 3, 0, 2).ravel()
-
-
-def back(places: np.ndarray) -> np.ndarray:
-    return np.argsort(places)
-
-
-#: Places, and boxes that they are at most.
-ORDERS = {
-    "windows": (windows(14, 21, 7), 6), "windows together": (back(windows(14, 21, 7)), 14),
-    "shifted windows": (windows(14, 14, 7, 3), 9), "shifted windows together": (back(windows(14, 14, 7, 3)), 27),
-    "patches": (patches(8, 12, 2), 16), "patches together": (back(patches(8, 12, 2)), 16),
-    "a turn": (np.arange(48).reshape(6, 8).T.ravel(), 8), "every third": (np.arange(0, 45, 3), 1),
-    "one": (np.array([7]), 1), "several times": (np.arange(9).repeat(3), 4), "backwards": (np.arange(11)[::-1], 11),
-    "as they are": (np.arange(500), 1),
-}
-
-
-def graph_of(places: np.ndarray, channels: int, *pixels: int) -> Graph:
-    """Of as many inputs as there are numbers of pixels."""
-    multiplier, shift = quantize_multiplier(np.ones(channels))
-    stage = Requantize(np.full(channels, -3), multiplier, shift, 3, -128, 127)
-    names = [f"x{number}" for number in range(len(pixels))]
-    layer = Move("move", names[0], "y", requantize=stage, places=places.astype(np.int64), shape=(1, len(places)),
-                 more=tuple(names[1:]))
-    tensors = {name: Tensor(name, (channels, 1, count), 1.0, 3)
-               for name, count in zip(("y", *names), (len(places), *pixels), strict=True)}
-    return Graph("g", tensors, (layer,), {name: (name, ()) for name in names}, {"y": ("y", ())})
-
-
 @pytest.mark.parametrize("name", ORDERS)
 def test_every_order(name: str, rng: Rng) -> None:
     places, most = ORDERS[name]
     pixels = int(places.max()) + 1
-    graph = graph_of(places, 20, pixels)
+    graph = move_graph(places, 20, pixels)
     verify(graph)
     values = rng.integers(-128, 128, (2, 20, 1, pixels)).astype(np.int8)
     (layer,) = graph.layers
@@ -73,14 +32,15 @@ def test_every_order(name: str, rng: Rng) -> None:
     boxes = _boxes(np.arange(len(places)), places.astype(np.int64), 1000, 4)
     assert len(boxes) <= most and sum(box.rows * box.cols for box in boxes) == len(places)
     for number, config in enumerate(CONFIGS):
-        check_in_every_order(*compile_kept(graph, config), number)
+        made = move_graph(places, 20, pixels, added=number == 1)
+        check_in_every_order(*compile_kept(made, config), number)
 
 
 def test_boxes_that_the_buffer_has_no_room_for(rng: Rng) -> None:
     """Neither long runs nor many rows are too much."""
     config = NpuConfig.preset(16, input_depth=256)
     for places in (np.arange(2500), windows(50, 50, 25), patches(50, 50, 2)):
-        program, graph = compile_kept(graph_of(places, 40, 2500), config)
+        program, graph = compile_kept(move_graph(places, 40, 2500), config)
         check_in_every_order(program, graph, 1)
 
 
@@ -95,7 +55,7 @@ SEVERAL = {
 @pytest.mark.parametrize("name", SEVERAL)
 def test_several_operands(name: str, rng: Rng) -> None:
     pixels, places = SEVERAL[name]
-    graph = graph_of(places, 20, *pixels)
+    graph = move_graph(places, 20, *pixels)
     verify(graph)
     values = [rng.integers(-128, 128, (20, 1, count)).astype(np.int8) for count in pixels]
     (layer,) = graph.layers
@@ -105,14 +65,14 @@ def test_several_operands(name: str, rng: Rng) -> None:
 
 
 def test_operands_that_differ() -> None:
-    graph = graph_of(np.arange(4), 3, 2, 2)
-    graph.tensors["x1"] = replace(graph.tensors["x1"], scale=2.0)
+    graph = move_graph(np.arange(4), 3, 2, 2)
+    graph.tensors["x2"] = replace(graph.tensors["x2"], scale=2.0)
     with pytest.raises(GraphError, match="differ"):
         verify(graph)
 
 
 def test_a_tile_that_is_missing() -> None:
-    mapped = map_graph(graph_of(windows(14, 14, 7), 3, 196), CONFIGS[0], CompileOptions())
+    mapped = map_graph(move_graph(windows(14, 14, 7), 3, 196), CONFIGS[0], CompileOptions())
     (layer,) = (layer for step in mapped.steps for layer in step.layers)
     assert layer.covers_output()
     tiles = layer.plan.spatial_tiles
@@ -122,7 +82,7 @@ def test_a_tile_that_is_missing() -> None:
 
 @pytest.mark.parametrize("places", [np.array([0, 6]), np.array([-1, 0]), np.zeros(3, np.int64)], ids=str)
 def test_wrong_places(places: np.ndarray) -> None:
-    graph = graph_of(np.zeros(2, np.int64), 3, 6)
+    graph = move_graph(np.zeros(2, np.int64), 3, 6)
     (layer,) = graph.layers
     object.__setattr__(layer, "places", places.astype(np.int64))
     with pytest.raises(GraphError, match="moves"):

@@ -37,6 +37,15 @@ def test_directed(machine, seed, sizes):
     check_bytes_and_cycles(machine, product_graph(**sizes), seed, slack=60)
 
 
+@pytest.mark.parametrize("sizes", [
+    dict(reduced=20, rows=49, outputs=64), dict(reduced=49, rows=20, by_channels=True),
+], ids=("scores", "values"))
+def test_parts(machine, seed, sizes):
+    if machine.config.turn:
+        graph = product_graph(**sizes, size=(7, 7), zero_points=(-128, 5), parts=3)
+        check_bytes_and_cycles(machine, graph, seed, slack=60)
+
+
 def test_garbage_in_padding(machine, seed):
     program, graph = compile_kept(product_graph(reduced=20, rows=21, size=(1, 9), zero_points=(3, -7)), machine.config)
     inputs = random_inputs(graph, seed)
@@ -48,10 +57,12 @@ def test_garbage_in_padding(machine, seed):
 
 def test_random(machine, seed):
     for number in range(seed, seed + 6):
-        check_bytes_and_cycles(machine, random_products(number, largest=30), number, slack=60)
+        made = random_products(number, largest=30, parts=4 if machine.config.turn else 1)
+        check_bytes_and_cycles(machine, made, number, slack=60)
 
 
 @pytest.mark.full
 def test_many_random(machine, seed):
     for number in range(seed, seed + 40):
-        check_bytes_and_cycles(machine, random_products(number, largest=50), number, slack=60)
+        made = random_products(number, largest=50, parts=4 if machine.config.turn else 1)
+        check_bytes_and_cycles(machine, made, number, slack=60)
