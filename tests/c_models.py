@@ -26,7 +26,7 @@ import subprocess
 import sys
 import tempfile
 import zlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -35,6 +35,7 @@ import numpy as np
 
 from boards.registry import get_board
 from cores.config import NpuConfig
+from cores.errors import NpugenError
 from gen.deploy.c_model import CModel, ModelPort, write_c_package
 from gen.run.application import open_application
 from gen.run.inputs import arbitrary_samples
@@ -162,6 +163,16 @@ def main() -> int:
                         help=f"of verilog, {', '.join(TARGETS)} (default verilog)")
     parser.add_argument("--json", action="store_true", help="print one object")
     arguments = parser.parse_args()
+    places = arguments.on.split(",")
+    if unknown := sorted(set(places) - {"verilog", *TARGETS}):
+        parser.error(f"there is no {unknown[0]!r}: --on takes verilog, {', '.join(TARGETS)}")
+    try:
+        return _run(arguments, places)
+    except (NpugenError, PipedError, OSError) as error:
+        parser.exit(2, f"c_models: {error}\n")
+
+
+def _run(arguments: argparse.Namespace, places: Sequence[str]) -> int:
     config = get_board(BOARD).config(arguments.macs)
     found: dict[str, dict[str, dict[str, int]]] = {}
     for name in arguments.models:
@@ -170,7 +181,7 @@ def main() -> int:
             path = made_network(name, Path(temporary)) if made else Path(name)
             package = deployed(path, Path(temporary) / "c", config)
             facts = {"programs": package.programs, "arena": package.model.arena}
-            for where in arguments.on.split(","):
+            for where in places:
                 figures = _on_verilog(package) if where == "verilog" else measured(package, TARGETS[where])
                 found.setdefault(path.stem, {})[where] = facts | figures
                 if not arguments.json:
@@ -178,7 +189,7 @@ def main() -> int:
                           f"sample on its way; {_words(figures)}", flush=True)
     if arguments.json:
         json.dump(found, sys.stdout, indent=1)
-    return int(any(figures["differ"] for places in found.values() for figures in places.values()))
+    return int(any(figures["differ"] for targets in found.values() for figures in targets.values()))
 
 
 if __name__ == "__main__":

@@ -260,6 +260,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.confinement", description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--programs", type=int, default=1000, metavar="N", help="in all (default 1000)")
+    parser.add_argument("--json", action="store_true", help="print one object")
     arguments = parser.parse_args()
     digest = hashlib.sha256(sources_digest(*_SOURCES).encode()).hexdigest()
     path = cache_folder() / "confinement" / f"{digest[:16]}.jsonl"
@@ -277,6 +278,9 @@ def main() -> int:
             print(f"\r{len(done):,} programs ", end="", file=sys.stderr, flush=True)
     ends = collections.Counter(outcome.end for outcome in done.values())
     broken = [outcome for outcome in done.values() if outcome.broken]
+    if arguments.json:
+        json.dump({"programs": len(done), "broken": len(broken), "ends": ends}, sys.stdout, indent=1)
+        return bool(broken)
     print(f"\r{path}: {len(done):,} programs ({kept:,} of them before), {len(broken):,} broken "
           f"({time.monotonic() - began:.0f} s)")
     print(", ".join(f"{name} {count:,}" for name, count in ends.most_common()))
