@@ -18,7 +18,8 @@ def machine():
     softmax_graph(channels=197, size=(1, 21), heads=2, span=224),
     normalisation_graph(channels=52, size=(3, 11)),
     normalisation_graph(channels=24, size=(1, 7), centred=False),
-], ids=("softmax", "normalised", "not centred"))
+    normalisation_graph(channels=20, size=(2, 5), scale=1e-4),
+], ids=("softmax", "normalised", "not centred", "small beside epsilon"))
 def test_directed(machine, seed, graph):
     check_bytes_and_cycles(machine, graph, seed, slack=0)
 
