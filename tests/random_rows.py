@@ -1,14 +1,16 @@
 """Seeded graphs of row operations: material of the comparisons on all targets."""
 
+from dataclasses import replace
+
 import numpy as np
 
-from gen.ir.graph import Graph
+from gen.ir.graph import Graph, Pool
 from gen.ir.layers.rows import RowOp
 from gen.ir.tensor import Requantize, Tensor
 from sim.golden import quantize_multiplier
 from sim.rows import EXPONENTIAL_PLACES, exponentials, moments
 
-__all__ = ["normalisation_graph", "random_rows", "softmax_graph"]
+__all__ = ["narrowed", "normalisation_graph", "random_rows", "softmax_graph"]
 
 
 def _graph(rows, heads: int, channels: int, size: tuple[int, int], scale: np.ndarray, bias: np.ndarray,
@@ -36,6 +38,17 @@ def normalisation_graph(*, channels: int, size: tuple[int, int], scale: float = 
     factor = step * rng.uniform(0.3, 2, channels) * 30
     return _graph(rows, 1, channels, size, factor, np.rint(rng.normal(0, 20, channels) / factor).astype(np.int64), 3,
                   (scale, 1 / 30))
+
+
+def narrowed(graph: Graph, limit: int) -> Graph:
+    """With a layer in front that clips the input to -``limit`` to ``limit``."""
+    (rows,), tensor = graph.layers, graph.tensors["x"]
+    channels = tensor.shape[0]
+    multiplier, shift = quantize_multiplier(np.ones(channels))
+    clip = Pool("clip", "x", "clipped", maximum=False, requantize=Requantize(
+        np.full(channels, -tensor.zero_point), multiplier, shift, tensor.zero_point, -limit, limit))
+    tensors = {**graph.tensors, "clipped": replace(tensor, name="clipped")}
+    return replace(graph, tensors=tensors, layers=(clip, replace(rows, input="clipped")))
 
 
 def random_rows(seed: int, *, largest: int) -> Graph:

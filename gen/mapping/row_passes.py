@@ -2,7 +2,10 @@
 
 from dataclasses import dataclass
 
-from cores.arch.rows import RowPass
+import numpy as np
+
+from cores.arch.numerics import POOL_WIDTH
+from cores.arch.rows import MAX_CHANNELS, SQUARES_BITS, SUM_BITS, RowPass
 from gen.ir.errors import LayerError
 from gen.ir.layers.rows import RowOp
 from gen.lowering.mapped import PlacedLayer
@@ -38,6 +41,10 @@ class RowMapping(Mapping):
         if blocks > MAX_BLOCKS or not pixels or layer.repeats != (1, 1):
             raise LayerError(layer.name, f"no tile of it fits input_depth={config.input_depth}; build with a deeper "
                                          "input buffer", code="no-tile")
+        if not _has_room(layer, context):
+            raise LayerError(layer.name, f"rows of {layer.rows.channels} channels have sums that the row unit has no "
+                                         "room for; clip its input to fewer steps", code="too-large",
+                             limit=MAX_CHANNELS)
         geometry = Geometry.of(context.fitted, context.source, context.target)
         height, width = geometry.output_size
         assert height == 1, "pixels are one long row"
@@ -56,6 +63,20 @@ class RowMapping(Mapping):
                 chunk = tiles.chunks.load(placed, plan.geometry, spatial, blocks)
                 tile.rows(plan.geometry, spatial, chunk, layer.rows, _passes(layer))
                 chunk.place.last_reader = tiles.last_compute
+
+
+def _has_room(layer: RowOp, context: LayerContext[RowOp]) -> bool:
+    """Whether the sums of any row, and its results, are within their bits."""
+    rows = layer.rows
+    if not layer.sum_range(context.operands)[1].max() < 1 << POOL_WIDTH - 1:
+        return False
+    low, high = (end[:rows.channels].astype(np.int64) for end in context.operands[0])
+    if not rows.moments:
+        return rows.channels <= MAX_CHANNELS
+    furthest = np.maximum(high - rows.zero_point, rows.zero_point - low)
+    half = 1 << SUM_BITS - 1
+    return bool((not rows.centred or -half <= low.sum() and high.sum() < half)
+                and (furthest**2).sum() < 1 << SQUARES_BITS)
 
 
 def _blocks(layer: RowOp, context: LayerContext[RowOp]) -> int:

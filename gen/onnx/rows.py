@@ -4,24 +4,31 @@ from dataclasses import replace
 
 import numpy as np
 
-from cores.arch.rows import MAX_CHANNELS
+from cores.arch.isa import Opcode, largest_field
+from cores.arch.rows import MAX_CHANNELS, SUM_BITS
 from gen.onnx.arrangement import HEAD_BLOCK
 from gen.onnx.context import Context
 from gen.onnx.permuted import permuted
+from gen.onnx.pooling import copy
+from gen.onnx.quantise import settled
 from gen.onnx.transposed import transposed
-from gen.onnx.values import PendingRows, Real, channels_first
+from gen.onnx.values import PendingRows, Quantisation, Real, channels_first
 from sim.rows import EXPONENTIAL_PLACES, exponentials, moments
 
 __all__ = ["normalised", "softmax_rows"]
 
+#: Channels of a normalisation: of more than `MAX_CHANNELS` the values are `_narrowed`.
+_MOST_CHANNELS = largest_field(Opcode.ROWS_SET, "channels")
 #: A scale of a normalisation, of the largest one.
 _SMALLEST = 2.0**-16
 
 
-def _rows(context: Context, value: Real, axis: int) -> tuple[Real, int] | None:
-    """A tensor whose pixels' channels are the rows of ``axis``, and the heads that it has of them; None where they lie
-    in another way.
+def _rows(context: Context, value: Real, axis: int, most: int = MAX_CHANNELS) -> tuple[Real, int] | None:
+    """A tensor whose pixels' channels are the rows of ``axis``, ``most`` of them, and the heads that it has of them;
+    None where they lie in another way.
     """
+    if value.order.shape[axis] > most:
+        return None
     if value.order.ndim >= 3 and axis == value.order.ndim - 1:
         context.graph.place_channels_last(value)
     real = replace(value, quantised=context.graph.tensor(value.quantised, value.scale, value.zero_point))
@@ -45,7 +52,7 @@ def _heads(context: Context, real: Real, axis: int) -> int:
     heads = len(firsts)
     span = channels // heads
     lies = ((pixel == pixel[:, :1]).all() and (channel == channel[:, :1] + np.arange(length)).all()
-            and np.array_equal(firsts, np.arange(heads) * span) and length <= min(span, MAX_CHANNELS)
+            and np.array_equal(firsts, np.arange(heads) * span) and length <= span
             and (heads == 1 or channels % heads == span % HEAD_BLOCK == 0))
     return heads if lies else 0
 
@@ -65,13 +72,28 @@ def normalised(context: Context, value: Real, epsilon: float, gamma: np.ndarray,
     """``value`` normalised along its last axis, times ``gamma``, plus ``beta``, (C,) each; None where no machine has
     it. Scales next to nothing beside the largest one are made that large.
     """
-    found = _rows(context, _in_parts(context, value), value.order.ndim - 1)
+    found = _rows(context, _in_parts(context, value), value.order.ndim - 1, _MOST_CHANNELS)
     if found is None or found[1] > 1:
         return None
-    real, _ = found
+    real = _narrowed(context, found[0])
     rows, step = moments(real.order.shape[-1], real.scale, real.zero_point, epsilon, centred=centred)
     sizes = np.maximum(np.abs(gamma), np.abs(gamma).max() * _SMALLEST)
     return _pending(context, real, rows=rows, heads=1, scale=step * sizes, bias=beta, turned=gamma < 0)
+
+
+def _narrowed(context: Context, real: Real) -> Real:
+    """``real`` in coarser steps where a row of its channels, all at an end of their range, would have a sum that the
+    machine has no room for.
+    """
+    limit = ((1 << SUM_BITS - 1) - 1) // real.order.shape[-1]
+    if limit >= 127:
+        return real
+    factor = limit / 128
+    kept = Quantisation(real.scale / factor, round(real.zero_point * factor), False)
+    low, high = ((end - kept.zero_point) * kept.scale for end in (-limit, limit))
+    layer = replace(copy(context, real), name=f"{context.node.name}/narrowed", nodes=(), low=low, high=high)
+    made = settled(context, layer, kept)
+    return Real(replace(made, order=real.order), kept.scale, kept.zero_point)
 
 
 def _in_parts(context: Context, value: Real) -> Real:

@@ -1,5 +1,6 @@
 """Softmax and normalisations in models: against onnxruntime, and on the functional simulator."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -7,8 +8,8 @@ import pytest
 
 from cores.config import NpuConfig
 from gen.check.compare import compare_model
-from gen.ir.errors import GraphError
-from gen.onnx.importer import load_model
+from gen.ir.errors import GraphError, UnfitError
+from gen.onnx.importer import Imported, load_model
 from gen.onnx.machine import Machine
 from tests.compiled import compile_kept
 from tests.errors import raises
@@ -81,6 +82,32 @@ def test_without_a_mean(rng: Rng, seed: int, tmp_path: Path) -> None:
     gamma = b.constant(rng.uniform(0.05, 2, channels).astype(np.float32))
     b.output(b.quantize(b.node("RMSNormalization", x, gamma, epsilon=1e-6), 0.05, -4), rank=3)
     checked(b, tmp_path, seed, "normalise")
+
+
+def long_rows(channels: int, rng: Rng, folder: Path) -> tuple[Builder, Imported]:
+    b = Builder(rng, opset=17)
+    x = b.dequantize(b.input(1, 3, channels), 0.08, -9)
+    gamma = b.constant(rng.uniform(0.5, 2, channels).astype(np.float32))
+    b.output(b.quantize(b.node("LayerNormalization", x, gamma), 0.05, 3), rank=3)
+    imported = load_model(b.save(folder), machine=MACHINE)
+    assert [layer.op for layer in imported.graph.layers] == ["pool", "normalise"]
+    return b, imported
+
+
+def test_long_rows(rng: Rng, seed: int, tmp_path: Path) -> None:
+    """Their values are in coarser steps, of which sums have room; without those they are refused."""
+    b, imported = long_rows(1536, rng, tmp_path)
+    assert 0 < compare_model(imported, b.samples()).largest <= 3
+    run_and_compare(*compile_kept(imported.graph, CONFIG), seed, ("load", "store"))
+    narrow, rows = imported.graph.layers
+    with pytest.raises(UnfitError, match="rows of 1536 channels have sums"):
+        compile_kept(replace(imported.graph, layers=[replace(rows, input=narrow.input)]), CONFIG)
+
+
+def test_rows_with_results_of_too_many_bits(rng: Rng, tmp_path: Path) -> None:
+    _, imported = long_rows(1040, rng, tmp_path)
+    with pytest.raises(UnfitError, match="rows of 1040 channels have sums"):
+        compile_kept(imported.graph, CONFIG)
 
 
 def test_what_is_refused(rng: Rng, tmp_path: Path) -> None:

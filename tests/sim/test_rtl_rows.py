@@ -3,7 +3,7 @@
 import pytest
 
 from sim.rtl import RtlMachine
-from tests.random_rows import normalisation_graph, random_rows, softmax_graph
+from tests.random_rows import narrowed, normalisation_graph, random_rows, softmax_graph
 
 from .on_rtl import ATTENTION, check_bytes_and_cycles
 
@@ -19,7 +19,8 @@ def machine():
     normalisation_graph(channels=52, size=(3, 11)),
     normalisation_graph(channels=24, size=(1, 7), centred=False),
     normalisation_graph(channels=20, size=(2, 5), scale=1e-4),
-], ids=("softmax", "normalised", "not centred", "small beside epsilon"))
+    narrowed(normalisation_graph(channels=1536, size=(1, 3)), 85),
+], ids=("softmax", "normalised", "not centred", "small beside epsilon", "long rows"))
 def test_directed(machine, seed, graph):
     check_bytes_and_cycles(machine, graph, seed, slack=0)
 

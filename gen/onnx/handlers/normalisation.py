@@ -16,8 +16,9 @@ HANDLERS = Registry()
 
 
 @HANDLERS.handles("LayerNormalization", "RMSNormalization", "SimplifiedLayerNormalization", conditions=(
-    "over the last axis, which is that of the channels, at most 1,024. Constant scales and biases; where scales are "
-    "negative a depthwise layer negates the channels. With `--features rows`"))
+    "over the last axis, which is that of the channels, at most 2,047, and of more than 1,024 in coarser steps, whose "
+    "sums have room. Constant scales and biases; where scales are negative a depthwise layer negates the channels. "
+    "With `--features rows`"))
 def normalisation(context: Context, inputs: Inputs) -> Value:
     node, value = context.node, inputs[0]
     if not isinstance(value, Real):
@@ -34,7 +35,7 @@ def normalisation(context: Context, inputs: Inputs) -> Value:
     found = normalised(context, value, float(node.attributes.get("epsilon", 1e-5)), gamma, beta,
                        centred=node.op == "LayerNormalization")
     if found is None:
-        raise NodeError("normalises an axis that is not that of the channels, at most 1,024 and whole",
+        raise NodeError("normalises an axis that is not that of the channels, at most 2,047 and whole",
                         code="rearranged")
     return found
 
