@@ -30,10 +30,10 @@ $(STAMP): pyproject.toml
 	@$(VENV)/tclint/bin/python -m pip install --quiet --disable-pip-version-check $$($(RUN) -c "$(TCL_EXTRA)")
 	@touch $@
 
-# PyTorch, without which the tests of what trains are skipped.
+# PyTorch and Jupyter, without which the tests of what trains and of notebooks are skipped.
 $(TRAINS): $(STAMP)
-	@echo "Installing PyTorch into $(VENV), once ..."
-	@$(RUN) -m pip install --quiet --disable-pip-version-check --editable '.[train]'
+	@echo "Installing PyTorch and Jupyter into $(VENV), once ..."
+	@$(RUN) -m pip install --quiet --disable-pip-version-check --editable '.[train,notebooks]'
 	@touch $@
 
 # MkDocs, and what goes with it.
@@ -54,7 +54,7 @@ check: lint
 test: $(STAMP)
 	@$(PYTEST)
 
-# Also the tests marked `full` and those that need PyTorch, with a new seed; with COVERAGE=1 as `coverage` does.
+# Also the tests marked `full` and those that need PyTorch or Jupyter, with a new seed; with COVERAGE=1 as `coverage` does.
 test-full: $(TRAINS)
 	@NPUGEN_SEED=$${NPUGEN_SEED:-random} $(PYTEST) --full $(if $(COVERAGE),$(MEASURED))
 

@@ -9,31 +9,35 @@
     npugen.report(model, "report.html")
     npugen.build(machine, "build/zu3eg")
 
+``npugen.examples`` is a folder with a network for handwritten digits, float and int8, and samples.
+
 What is here stays as it is from one version to the next of the same first number; what lies below, in the modules
 ``boards``, ``cores``, ``gen``, ``npudriver`` and ``sim``, may change. Errors that a user can correct are one line, with
 a ``code`` (docs/errors.md). Nothing here prints.
 """
 
 import importlib
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from npugen.machines import Machine, build, machine, machine_for
     from npugen.measures import Exploration, Profile, explore, profile, report, run
-    from npugen.models import Model, compile, judge, prune, quantize
+    from npugen.models import Model, compile, deploy, judge, prune, quantize, train
 
     __version__: str
+    examples: Path
 
 __all__ = [
-    "Exploration", "Machine", "Model", "Profile", "__version__", "build", "compile", "explore", "judge", "machine",
-    "machine_for", "profile", "prune", "quantize", "report", "run",
+    "Exploration", "Machine", "Model", "Profile", "__version__", "build", "compile", "deploy", "examples", "explore",
+    "judge", "machine", "machine_for", "profile", "prune", "quantize", "report", "run", "train",
 ]
 
 #: What is imported when it is first asked for, and from where: the command line wants none of it.
 _FROM = {
     "npugen.machines": ("Machine", "build", "machine", "machine_for"),
     "npugen.measures": ("Exploration", "Profile", "explore", "profile", "report", "run"),
-    "npugen.models": ("Model", "compile", "judge", "prune", "quantize"),
+    "npugen.models": ("Model", "compile", "deploy", "judge", "prune", "quantize", "train"),
 }
 
 
@@ -46,6 +50,8 @@ def __getattr__(name: str) -> Any:
             return metadata.version("npugen")
         except metadata.PackageNotFoundError:
             return "0"      # a checkout that is not installed
+    if name == "examples":      # a folder: digits_float.onnx, digits_int8.onnx, and digits_test.npz with their samples
+        return Path(__file__).resolve().parents[1] / "gen" / "digits"
     for module, names in _FROM.items():
         if name in names:
             from npugen.own import require_own

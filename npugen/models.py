@@ -4,8 +4,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from gen.deploy.package import write_package
 from gen.detection.heads.registry import read_head
 from gen.detection.judge import Judge
 from gen.detection.precision import require_pycocotools
@@ -17,11 +18,15 @@ from gen.quantize.options import QuantizeOptions
 from gen.quantize.report import Report, measure
 from gen.run.application import Application, HostOptions, open_application
 from gen.run.calibration import Calibration, quantize_file
+from gen.run.inputs import arbitrary_samples, read_samples
 from gen.run.measure import measured
 from gen.run.report import Measured, profile_of
 from npugen.machines import Machine
 
-__all__ = ["Model", "compile", "judge", "prune", "quantize"]
+if TYPE_CHECKING:
+    from gen.train.fit import Trained
+
+__all__ = ["Model", "compile", "deploy", "judge", "prune", "quantize", "train"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -150,3 +155,49 @@ def prune(model: str | Path, output: str | Path, machine: Machine, *, density: f
     pruned = pruner.prune(goal)
     write_file(Path(output), pruned.model.SerializeToString(deterministic=True))
     return pruned
+
+
+def train(session: str | Path | Mapping[str, Any], output: str | Path, *, folder: str | Path = ".",
+          variants: str | Path | None = None) -> "Trained":
+    """Train or fine-tune a model in PyTorch, which has to be installed: ``pip install 'npugen[train]'``.
+
+    Args:
+        session: a file (docs/pruning.md), or what is in one.
+        output: the trained model, .onnx.
+        folder: where paths of a session that is no file begin; of a file, in its folder.
+        variants: a folder for the model of each round, and a plot of them.
+
+    Returns the epochs with their loss and accuracy. Raises TrainError, PruneError, GraphError, OSError.
+    """
+    from gen.train.errors import TrainError
+    from gen.train.session import read_session, session_of
+
+    if isinstance(session, Mapping):
+        chosen, where = session_of(session, Path(folder), "the session"), Path(folder)
+    else:
+        chosen, where = read_session(Path(session)), Path(session).parent
+    try:
+        from gen.train.fit import train as fit
+    except ModuleNotFoundError as error:
+        raise TrainError("training needs PyTorch: pip install 'npugen[train]'", code="missing-package") from error
+    path = where / chosen.model
+    trained = fit(chosen, read_model(path), where, name=str(path), keep=None if variants is None else Path(variants))
+    write_file(Path(output), trained.model.SerializeToString(deterministic=True))
+    return trained
+
+
+def deploy(model: Model, folder: str | Path, samples: str | Path | None = None, *, limit: int | None = 8) -> Path:
+    """Pack a model with the driver, samples and what the reference makes of them, to be run on a board.
+
+    Args:
+        model: compiled.
+        folder: of the package; what an earlier package has left there is replaced.
+        samples: a file; random ones without.
+        limit: the first so many.
+
+    Returns the folder, with README.txt that says how to run it. Raises InputError, OSError.
+    """
+    specs = model.application.inputs
+    given = arbitrary_samples(specs, seed=0) if samples is None else read_samples(Path(samples), specs, limit=limit)
+    write_package(Path(folder), model.application, given, model.machine.board, model.application.name)
+    return Path(folder)

@@ -11,7 +11,7 @@ from gen.detection.heads.registry import AnyHead, read_head
 from gen.files.document import DocumentError, read_document
 from gen.train.errors import TrainError
 
-__all__ = ["Budget", "Data", "Prune", "TrainingSession", "TrainingStage", "read_session"]
+__all__ = ["Budget", "Data", "Prune", "TrainingSession", "TrainingStage", "read_session", "session_of"]
 
 _Count = Annotated[int, Meta(ge=1, le=1 << 24)]
 _Share = Annotated[float, Meta(gt=0, le=1)]
@@ -164,9 +164,21 @@ class TrainingSession(_Strict, kw_only=True, frozen=True):
 def read_session(path: Path) -> TrainingSession:
     """A session from a .json, .yaml or .yml file. Raises TrainError or HeadError that names it, OSError."""
     try:
-        session = msgspec.convert(read_document(path, "a session", extra="train"), TrainingSession)
-    except (DocumentError, msgspec.MsgspecError) as error:
+        document = read_document(path, "a session", extra="train")
+    except DocumentError as error:
         raise TrainError.of(error, f"{path}: {error}", file=str(path)) from None
+    return session_of(document, path.parent, str(path))
+
+
+def session_of(document: object, folder: Path, name: str) -> TrainingSession:
+    """A session from what is in such a file, which errors call ``name`` and whose paths begin at ``folder``.
+
+    Raises TrainError, HeadError.
+    """
+    try:
+        session = msgspec.convert(document, TrainingSession)
+    except msgspec.MsgspecError as error:
+        raise TrainError.of(error, f"{name}: {error}", file=name) from None
     if isinstance(session.head, str):
-        session = msgspec.structs.replace(session, head=read_head(path.parent / session.head))
+        session = msgspec.structs.replace(session, head=read_head(folder / session.head))
     return session

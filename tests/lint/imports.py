@@ -101,7 +101,7 @@ EDGES = {
                "gen.stochastic gen.train gen.zoo npudriver sim sim.rtl sim.stochastic",
     "gen": "gen.cli gen.name",
     "npugen": "boards cores cores.config gen gen.deploy gen.detection gen.explore gen.files gen.hw gen.onnx "
-              "gen.options gen.prune gen.quantize gen.report gen.run",
+              "gen.options gen.prune gen.quantize gen.report gen.run gen.train",
 }
 
 @dataclass(frozen=True)

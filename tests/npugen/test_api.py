@@ -50,8 +50,8 @@ def test_a_model(model: npugen.Model, tmp_path: Path):
     assert model.processor_nodes == {}
     found = npugen.run(model, SAMPLES, target="functional", limit=2)
     assert (found.accuracy, found.mismatches) == (1, 0) and found.compared
-    arrays = np.load(SAMPLES)
-    again = npugen.run(model, {"image": arrays["image"], "label": arrays["label"]}, limit=2)
+    with np.load(SAMPLES) as arrays:
+        again = npugen.run(model, {"image": arrays["image"], "label": arrays["label"]}, limit=2)
     assert (again.outputs["logits"] == found.outputs["logits"]).all()
 
 

@@ -11,17 +11,19 @@ from collections.abc import Callable
 from tests import ROOT
 from tests.site.commands import commands_page
 from tests.site.machine import instructions_page, registers_page
+from tests.site.notebooks import notebook_page, notebook_pages
 from tests.site.python import python_pages
 
 __all__ = ["BESIDE", "GENERATED", "beside_text", "led_anew", "navigation"]
 
-#: Place in the site -> document of the repository that is outside of docs/.
+#: Place in the site -> document of the repository that is outside of docs/, or no Markdown.
 BESIDE = {
     "overview.md": "README.md",
     "changes.md": "CHANGELOG.md",
     "contributing.md": "CONTRIBUTING.md",
     "security.md": "SECURITY.md",
     "licence.md": "LICENSE",
+    **notebook_pages(),
 }
 
 #: Place in the site -> what makes the page.
@@ -38,6 +40,8 @@ _FENCE = re.compile(r"^(```.*?^```)", re.M | re.S)
 
 def beside_text(place: str) -> str:
     """A page of `BESIDE`."""
+    if BESIDE[place].endswith(".ipynb"):
+        return notebook_page(ROOT / BESIDE[place])
     text = (ROOT / BESIDE[place]).read_text()
     return text if BESIDE[place].endswith(".md") else f"# Licence\n\n```\n{text}\n```\n"
 

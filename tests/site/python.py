@@ -14,9 +14,10 @@ _PAGES: dict[str, tuple[str, str, tuple[str, ...]]] = {
         "npugen",
         "The package for users; [Python API](../api.md) has an example.",
         ("npugen.machines.machine", "npugen.machines.machine_for", "npugen.machines.Machine", "npugen.machines.build",
-         "npugen.models.quantize", "npugen.models.prune", "npugen.models.compile", "npugen.models.Model",
-         "npugen.measures.run", "npugen.measures.profile", "npugen.measures.Profile", "npugen.measures.report",
-         "npugen.measures.explore", "npugen.measures.Exploration")),
+         "npugen.models.quantize", "npugen.models.prune", "npugen.models.train", "npugen.models.compile",
+         "npugen.models.judge", "npugen.models.Model", "npugen.measures.run", "npugen.measures.profile",
+         "npugen.measures.Profile", "npugen.measures.report", "npugen.measures.explore",
+         "npugen.measures.Exploration", "npugen.models.deploy")),
     "reference/machine.md": (
         "Machine",
         "The configuration of a machine, and its Verilog.",

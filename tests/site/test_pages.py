@@ -1,7 +1,10 @@
 """Every page is in the navigation, and what is generated has all of what it is generated from."""
 
+import re
+
 import pytest
 
+import npugen
 from cores.arch.isa import LAYOUTS
 from cores.arch.registers import COUNTERS, REGISTERS
 from gen.cli import COMMANDS, make_parser
@@ -53,6 +56,12 @@ def test_every_register_is_there():
 
 def test_fields_of_a_dataclass():
     assert "| `density` | `float | None` | `None` | Share of each block's weights" in fields_table(CompileOptions)
+
+
+def test_all_of_the_package_is_there():
+    page = GENERATED["reference/npugen.md"]()
+    named = [name for name in npugen.__all__ if name not in ("__version__", "examples")]
+    assert [name for name in named if not re.search(rf"^::: npugen\.\w+\.{name}$", page, re.M)] == []
 
 
 @pytest.mark.parametrize(("page", "given", "expected"), [
