@@ -10,7 +10,6 @@ from itertools import groupby
 
 from gen.onnx.handlers import HANDLERS
 from gen.onnx.handlers.refused import REFUSALS
-from gen.onnx.model import MICROSOFT
 from tests import ROOT
 
 __all__ = ["PAGE", "page"]
@@ -25,7 +24,8 @@ def _table() -> Iterator[str]:
     for (domains, place, conditions), claims in groupby(
             HANDLERS.claims, key=lambda claim: (claim.domains, claim.place, claim.conditions)):
         names = ", ".join(operator for claim in claims for operator in claim.operators)
-        also = f" ({'also ' if '' in domains else ''}of `{MICROSOFT}`)" if MICROSOFT in domains else ""
+        of = ", ".join(f"`{domain}`" for domain in domains if domain)
+        also = f" ({'also ' if '' in domains else ''}of {of})" if of else ""
         yield f"| {names}{also} | {place} | {conditions} |"
     yield ("\nOf these, as of all operators that are in neither table, nodes are left to the processor\n"
            "([segments](partition.md)), or refused:\n\n| operator | why |\n|---|---|")

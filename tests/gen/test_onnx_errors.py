@@ -145,11 +145,6 @@ def _too_large_scale(b: Builder, x: str) -> str:
     return b.node("Conv", x, weights)
 
 
-def _behind_transposed(b: Builder, x: str) -> str:
-    y = b.node("ConvTranspose", x, b.weights(3, 4, 2, 2, axis=1), strides=[2, 2])
-    return b.node("Conv", b.requantize(b.node("Relu", y)), b.weights(4, 4, 1, 1))
-
-
 def _two_activations(b: Builder, x: str) -> str:
     return b.node("MatMul", x, b.dequantize(b.input(1, 3, 6, 6, name="other")))
 
@@ -169,9 +164,6 @@ MODELS: list[tuple[Callable[[Builder, str], str], dict[str, Any]]] = [
     (lambda b, x: b.node("LeakyRelu", conv(b, x)), dict(code="not-quantised", operator="LeakyRelu", maker="conv2")),
     (lambda b, x: b.node("Concat", x, b.requantize(conv(b, x)), axis=1),
      dict(code="operand-shapes", operator="Concat")),
-    (lambda b, x: b.node("Concat", x, b.requantize(b.node(
-        "ConvTranspose", b.requantize(conv(b, x, strides=[2, 2], pads=[1, 1, 1, 1])), b.weights(4, 2, 2, 2, axis=1),
-        strides=[2, 2])), axis=1), dict(code="rearranged", operator="Concat")),
     (lambda b, x: _resized(b, x, [1, 1, 2, 2], mode="linear"),
      dict(code="unsupported-form", operator="Resize", attribute="mode")),
     (lambda b, x: _resized(b, x, [1, 1, 1.5, 2]), dict(code="unsupported-form", operator="Resize", attribute="scales")),
@@ -180,19 +172,10 @@ MODELS: list[tuple[Callable[[Builder, str], str], dict[str, Any]]] = [
     (lambda b, x: _resized(b, x, [1, 2, 2, 2]), dict(code="unsupported-form", operator="Resize", attribute="scales")),
     (lambda b, x: _resized(b, x, [1, 1, 3, 3], nearest_mode="floor"),
      dict(code="unsupported-form", operator="Resize", attribute="nearest_mode")),
-    (lambda b, x: conv(b, _resized(b, x, [1, 1, 2, 2])), dict(code="not-quantised", operator="Conv", maker="resize1")),
     (lambda b, x: b.node("Slice", conv(b, x), b.constant([0]), b.constant([2])),
      dict(code="not-quantised", operator="Slice", maker="conv2")),
     (lambda b, x: b.node("Slice", x, b.constant([3]), b.constant([3]), b.constant([1])),
      dict(code="bad-shape", operator="Slice")),
-    (lambda b, x: conv(b, b.node("DepthToSpace", b.requantize(conv(b, x)), blocksize=2)),
-     dict(code="rearranged", operator="DepthToSpace")),
-    # What is rearranged on its way to its QuantizeLinear is no other's fault either.
-    *((lambda b, x, made=made: conv(b, b.requantize(b.node("DepthToSpace", made(b, b.requantize(conv(b, x))),
-                                                           blocksize=2))),
-       dict(code="rearranged", operator="DepthToSpace")) for made in (
-           lambda b, y: b.node("Relu", y), lambda b, y: b.node("LeakyRelu", y), lambda b, y: b.node("Add", y, y),
-           lambda b, y: b.node("Concat", y, b.requantize(b.node("Relu", y)), axis=1))),
     (lambda b, x: conv(b, b.node("Softmax", x)), dict(code="after-processor", operator="Conv")),
     (lambda b, x: b.node("Conv", x, b.weights(4, 3, 3, 3), b.constant(np.ones(3, np.float32))),
      dict(code="bad-bias", operator="Conv")),
@@ -213,7 +196,6 @@ MODELS: list[tuple[Callable[[Builder, str], str], dict[str, Any]]] = [
      dict(code="bad-attribute", operator="ConvTranspose")),
     (lambda b, x: b.node("ConvTranspose", x, b.weights(3, 4, 3, 3, axis=1), pads=[4, 4, 4, 4]),
      dict(code="too-large", operator="ConvTranspose")),
-    (_behind_transposed, dict(code="rearranged", operator="ConvTranspose")),
     (_two_activations, dict(code="needs-unit", operator="MatMul", unit="gather")),
     (lambda b, x: b.node("Pad", x, b.constant([0, 0, 1, 1, 0, 0, 1, 1]), mode="edge"),
      dict(code="unsupported-form", operator="Pad", attribute="mode")),

@@ -100,6 +100,8 @@ def _join(context: Context, values: list[Real], axis: int) -> PendingConcat:
 def _pixels(context: Context, parts: Sequence[Real], shapes: Sequence[tuple[int, int, int]], axis: int
             ) -> PendingConcat | None:
     """Maps or tokens one after the other, all of as many channels; None where these are not along one axis."""
+    if len({tuple(np.delete(part.order.shape, axis)) for part in parts}) > 1:
+        return None
     counts = [prod(shape[1:]) for shape in shapes]
     total, starts = sum(counts), np.cumsum([0, *counts[:-1]])
     found = [np.divmod(part.order, count) for part, count in zip(parts, counts, strict=True)]

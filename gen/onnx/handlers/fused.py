@@ -5,6 +5,7 @@ Those that can be are others before the model gets here (`gen.onnx.passes.spread
 
 from gen.onnx.context import Context
 from gen.onnx.fused import SPREADS, Fused, LaterError, UnsupportedError
+from gen.onnx.fused.qonnx import DOMAINS
 from gen.onnx.model import MICROSOFT, NodeError
 from gen.onnx.registry import Inputs, Place, Registry
 from gen.onnx.values import Constant, Value
@@ -22,6 +23,10 @@ HANDLERS = Registry()
     "packed in one; without masks of tokens, past keys and values, and `do_rotary`"))
 @HANDLERS.handles("SkipLayerNormalization", "SkipSimplifiedLayerNormalization", "BiasGelu", domains=[MICROSOFT],
                   place=Place.COMPILER, conditions="is taken apart: Add and what follows it")
+@HANDLERS.handles("Quant", "IntQuant", "BipolarQuant", domains=DOMAINS, place=Place.COMPILER, conditions=(
+    "is QuantizeLinear and DequantizeLinear, with a Clip in front for fewer than eight bits; of constants integers "
+    "with their scale. BipolarQuant is a Sign. Scales and zero points are constants; activations have one scale, at "
+    "most eight bits, and are rounded to even"))
 def whole(context: Context, inputs: Inputs) -> Value:
     node = context.node
     given = dict(zip(node.inputs, inputs, strict=True))

@@ -23,6 +23,8 @@ from gen.onnx.passes.free_batch import free_batch
 from gen.onnx.passes.hoist_quantisation import hoist_quantisation
 from gen.onnx.passes.hoist_transposes import hoist_transposes
 from gen.onnx.passes.inline_functions import inline_functions
+from gen.onnx.passes.keep_quantisation import keep_quantisation
+from gen.onnx.passes.lift_qonnx import lift_qonnx
 from gen.onnx.passes.load_external import load_external
 from gen.onnx.passes.make_dense import make_dense
 from gen.onnx.passes.merge_pool_padding import merge_pool_padding
@@ -33,15 +35,16 @@ from gen.onnx.passes.undo_flattening import undo_flattening
 
 __all__ = [
     "PASSES", "as_shaped", "bind_shapes", "bound_size", "check", "check_types", "drop_unused", "find_prelus",
-    "fold_constants", "fold_sizes", "fold_straight_through", "free_batch", "hoist_quantisation", "hoist_transposes",
-    "inline_functions", "load_external", "make_dense", "merge_pool_padding", "name_nodes", "run_passes",
-    "sink_transposes", "spread_fused", "undo_flattening", "value_types",
+    "fold_constants", "fold_sizes", "fold_straight_through", "free_batch", "hoist_quantisation",
+    "hoist_transposes", "inline_functions", "keep_quantisation", "lift_qonnx", "load_external", "make_dense",
+    "merge_pool_padding", "name_nodes", "run_passes", "sink_transposes", "spread_fused", "undo_flattening",
+    "value_types",
 ]
 
 PASSES: tuple[Callable[[onnx.ModelProto], onnx.ModelProto], ...] = (
-    bound_size, check, inline_functions, name_nodes, make_dense, check_types, spread_fused, undo_flattening,
+    bound_size, lift_qonnx, check, inline_functions, name_nodes, make_dense, check_types, spread_fused, undo_flattening,
     hoist_transposes, merge_pool_padding, find_prelus, fold_straight_through, fold_sizes, drop_unused, free_batch,
-    hoist_quantisation)
+    hoist_quantisation, keep_quantisation)
 
 
 def run_passes(model: onnx.ModelProto, *, folder: Path | None,

@@ -48,9 +48,10 @@ def value_types(model: onnx.ModelProto, known: Mapping[str, np.ndarray] | None =
     """
     skeleton = _skeleton(model)
     _settle(skeleton.graph, known or {})
+    constants = {tensor.name for tensor in skeleton.graph.initializer}
     for value in skeleton.graph.input:
         dims = value.type.tensor_type.shape.dim
-        if dims and not dims[0].dim_value:
+        if dims and not dims[0].dim_value and value.name not in constants:
             dims[0].dim_value = samples
     graph = shape_inference.infer_shapes(as_shaped(skeleton), data_prop=True).graph
     # What infers nothing for an output leaves it without a type.

@@ -1,10 +1,12 @@
 """What constants of a model that is not taken apart yet hold."""
 
+from collections.abc import Callable
+
 import numpy as np
 import onnx
 from onnx import helper, numpy_helper
 
-__all__ = ["constant_of", "small_constants", "zeros_of"]
+__all__ = ["constant_of", "constants_of", "small_constants", "zeros_of"]
 
 #: Operators that give zeros for zeros, whatever their other inputs are.
 _KEEP_ZEROS = ("Cast", "Expand", "Flatten", "Gather", "Identity", "Reshape", "Slice", "Squeeze", "Tile", "Transpose",
@@ -13,9 +15,20 @@ _KEEP_ZEROS = ("Cast", "Expand", "Flatten", "Gather", "Identity", "Reshape", "Sl
 
 def constant_of(graph: onnx.GraphProto, name: str) -> np.ndarray | None:
     """An initializer, or what a Constant node holds; None for others, and for damaged ones."""
-    found = [_array(tensor) for tensor in graph.initializer if tensor.name == name]
-    found += [_held(node) for node in graph.node if node.op_type == "Constant" and name in node.output]
-    return found[0] if found else None
+    return constants_of(graph)(name)
+
+
+def constants_of(graph: onnx.GraphProto) -> Callable[[str], np.ndarray | None]:
+    """`constant_of` for many names: the graph is gone through once."""
+    tensors = {tensor.name: tensor for tensor in graph.initializer}
+    nodes = {name: node for node in graph.node if node.op_type == "Constant" for name in node.output}
+
+    def found(name: str) -> np.ndarray | None:
+        if name in tensors:
+            return _array(tensors[name])
+        return _held(nodes[name]) if name in nodes else None
+
+    return found
 
 
 def small_constants(graph: onnx.GraphProto, most: int) -> dict[str, np.ndarray]:

@@ -5,7 +5,7 @@ import onnx
 from gen.onnx.fused import SPREADS, Fused, LaterError, UnsupportedError
 from gen.onnx.fused.spread import Spreads
 from gen.onnx.passes.check_types import known_types
-from gen.onnx.passes.constants import constant_of, zeros_of
+from gen.onnx.passes.constants import constants_of, zeros_of
 
 __all__ = ["spread_fused"]
 
@@ -46,21 +46,21 @@ def _spread(model: onnx.ModelProto, spreads: Spreads) -> bool:
               for name, kind in known_types(model).items() if kind.tensor_type.HasField("shape")}
     taken = {n for node in graph.node for n in (node.name, *node.input, *node.output)}
     taken |= {tensor.name for tensor in graph.initializer}
-    zeros, stepwise = zeros_of(graph), _stepwise(graph)
+    constant_of, zeros, stepwise = constants_of(graph), zeros_of(graph), _stepwise(graph)
+    changed = False
     for node in graph.node:
         made = [node]
         if _key(node) in spreads:
-            held = {name: constant_of(graph, name) for name in node.input if name}
+            held = {name: constant_of(name) for name in node.input if name}
             known = {name: array for name, array in held.items() if array is not None}
             fused = Fused(node, known, shapes, taken, zeros, stepwise)
             try:
                 spreads[_key(node)](fused)
-                made = fused.nodes
+                made, changed = fused.nodes, True
                 constants += fused.initializers
             except (LaterError, UnsupportedError, ValueError, IndexError, KeyError, TypeError):
                 pass        # the handler says why
         nodes += made
-    changed = len(nodes) > len(graph.node)
     if changed:
         del graph.node[:]
         graph.node.extend(nodes)
