@@ -6,6 +6,7 @@ the input a constant activation.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
@@ -102,7 +103,8 @@ class MatMulMapping(SlicedMapping):
         geometry = Geometry((1, 1), (1, 1), (0, 0, 0, 0), (1, pixels), (1, pixels), repeats=layer.repeats)
         counted: TileSlices = tuple((*first * (repeated - 1), *whole)
                                     for first, whole in zip(turned, tiles, strict=True))
-        plan = plan_conv(layer.name, _Cost(constant, counted, geometry, config, input_blocks=blocks))
+        plan = plan_conv(layer.name, _Cost(constant, counted, geometry, config, input_blocks=blocks,
+                                           spread=_can_spread(layer, config)))
         if repeated > 1:
             # So that there is room for constants beside the input.
             plan = replace(plan, held=False)
@@ -175,28 +177,37 @@ class MatMulMapping(SlicedMapping):
         start, outputs = (output, valid) if valid else (0, 1)
         depth = min(tn, layer.reduced - reduction.block * tn)
         block, blocks = reduction.block, reduction.blocks
+        spread = self.plan.spread and reduction.tile == len(self.tiles) - 1
         # All pixels of the matrix's tensor, and the first of the tile's part.
         length = layer.reduced if layer.by_channels else layer.rows
         pixels = layer.parts * length
         pixel = tile.spatial.x // (self.plan.geometry.output_size[1] // layer.parts) * length
         if layer.by_channels:
-            first_block, rows, cols = start // tn, -(-outputs // tn), depth
+            first_block, rows, cols = start // tn, self.config.oc_groups if spread else -(-outputs // tn), depth
             pixel += block * tn
-            span, box = (first_block, first_block + rows), (pixel, pixel + (blocks - 1) * tn + depth)
+            span, box = (first_block, first_block + -(-outputs // tn)), (pixel, pixel + (blocks - 1) * tn + depth)
         else:
             first_block, rows, cols = block, 1, outputs
             pixel += start
             span, box = (block, block + blocks), (pixel, pixel + outputs)
         tile.load_turned(
             TensorSlice(layer.matrix, span, box), first_block * pixels + pixel, blocks, rows,
-            {"cols": cols, "row_pitch": pixels if rows > 1 else 0,
+            {"cols": cols, "row_pitch": pixels if rows > 1 and not spread else 0,
              "block_pitch": (tn if layer.by_channels else pixels) if blocks > 1 else 0},
-            {"by_channels": int(layer.by_channels), "lanes": valid, "depth": depth, "steps": reduction.groups,
-             "first": int(first)})
+            {"by_channels": int(layer.by_channels), "lanes": lanes if spread else valid, "depth": depth,
+             "steps": reduction.groups, "first": int(first)})
 
     def parameter_fields(self, bank: int, group: int) -> dict[str, int]:
         zero_point = self.layer.zero_points[0]
         return {"zero_point": zero_point, "bank": bank, "group": group} if self.config.turn and zero_point else {}
+
+
+def _can_spread(layer: MatMul, config: NpuConfig) -> bool:
+    """Whether the corner turn gives all groups of output lanes the rows of the last output tile: if they are as many as
+    a group has, as lanes are 0 from one on alone.
+    """
+    rest = -(-layer.outputs // config.oc_lanes) * config.oc_lanes - config.oc_lanes
+    return bool(config.turn and layer.by_channels and layer.rows == layer.outputs == rest + config.ic_lanes)
 
 
 def _constant_weights(layer: MatMul) -> Conv:
@@ -219,4 +230,8 @@ def _of_parts(plan: Plan, parts: int) -> Plan:
 
 
 class _Cost(ConvCost):
-    may_spread = False
+    """Of a plan whose last output tile may be ``spread``."""
+
+    def __init__(self, *args: Any, spread: bool, **more: Any) -> None:
+        self.may_spread = spread
+        super().__init__(*args, **more)

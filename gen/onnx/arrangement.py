@@ -25,10 +25,11 @@ from gen.onnx.values import (
     layout_steps,
 )
 
-__all__ = ["HEAD_BLOCK", "moved", "of_samples", "possible", "rearranged", "result_order"]
+__all__ = ["HEAD_BLOCK", "VALUE_BLOCK", "moved", "of_samples", "possible", "rearranged", "result_order"]
 
-#: Channels that a head begins at a multiple of: whole blocks of every machine.
-HEAD_BLOCK = 32
+#: Channels that a head begins at a multiple of: whole blocks of every machine; and where no rows of its channels
+#: follow, of most machines, so that there are fewer channels between heads.
+HEAD_BLOCK, VALUE_BLOCK = 32, 16
 
 
 def result_order(dims: tuple[int, int, int], rank: int) -> np.ndarray:

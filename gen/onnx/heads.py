@@ -5,7 +5,7 @@ from math import prod
 
 import numpy as np
 
-from gen.onnx.arrangement import HEAD_BLOCK, moved
+from gen.onnx.arrangement import HEAD_BLOCK, VALUE_BLOCK, moved
 from gen.onnx.context import Context
 from gen.onnx.model import NodeError
 from gen.onnx.refusals import refusal
@@ -40,7 +40,8 @@ def activations_product(context: Context, inputs: Inputs) -> Value:
     if parts > 1 and not context.units.have("turn"):
         raise NodeError("multiplies activations in parts of their pixels; --features turn does that on the accelerator",
                         code="needs-unit", unit="turn")
-    outputs = columns if heads == 1 else -(-columns // HEAD_BLOCK) * HEAD_BLOCK
+    block = HEAD_BLOCK if context.node.name in context.graph.scores else VALUE_BLOCK
+    outputs = columns if heads == 1 else -(-columns // block) * block
     found = [_head(context, a, b, numbers, outputs) for numbers in groups]
     size = context.graph.tensors[found[0].arguments["input"]].shape[1:]
     order = np.empty((groups.size, pixels, columns), np.int64)

@@ -9,7 +9,7 @@ from cores.arch.numerics import FIRST_BITS
 from gen.ir.epilogue.add import Add
 from gen.ir.epilogue.table import Table
 from gen.ir.tensor import Part, Requantize, Tensor
-from gen.onnx.arrangement import HEAD_BLOCK
+from gen.onnx.arrangement import HEAD_BLOCK, VALUE_BLOCK
 from gen.onnx.builder import GraphBuilder, Result
 from gen.onnx.context import Context
 from gen.onnx.edges import integers_of_padded, padding
@@ -107,7 +107,8 @@ def padded_heads(context: Context, value: Real) -> Real | None:
     heads = np.count_nonzero(np.diff(used, prepend=-2) > 1)
     length, span = len(used) // heads, shape[0] // heads
     lies = np.array_equal(used, (np.arange(heads)[:, None] * span + np.arange(length)).ravel())
-    return real if lies and heads > 1 and span == -(-length // HEAD_BLOCK) * HEAD_BLOCK else None
+    return real if lies and heads > 1 and span in (
+        -(-length // block) * block for block in (HEAD_BLOCK, VALUE_BLOCK)) else None
 
 
 def _padded(context: Context, value: Padded, quantisation: Quantisation) -> Value:

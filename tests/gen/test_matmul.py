@@ -42,6 +42,7 @@ TURNING = {
     "turn 16": NpuConfig.preset(16, turn=1, input_depth=512),
     "turn 64": NpuConfig.preset(64, turn=1, gather=1, local_store=1, depthwise=1),
     "turn 256": NpuConfig.preset(256, turn=1),
+    "turn spread": NpuConfig.preset(256, turn=1, depthwise=1),
     "turn windows": NpuConfig.preset(512, turn=1),
     "turn one pixel": NpuConfig(oc_lanes=32, ic_lanes=8, nnz_lanes=4, pixel_lanes=1, select_fanin=4, input_depth=512,
                                 acc_depth=64, turn=1),
@@ -97,6 +98,19 @@ def test_parts(form: str, name: str) -> None:
         a, b = (np.split(array.reshape(len(array), 1, -1), 6, axis=2)[part] for array in (inputs["a"], inputs["b"]))
         np.testing.assert_array_equal(np.split(whole.reshape(len(whole), -1), 6, axis=1)[part],
                                       one.accumulate([a, b], -128)[:, 0])
+
+
+@pytest.mark.parametrize("rows", [16, 48])
+def test_spread_words(rows: int) -> None:
+    """As many channels as a group of lanes has: all groups get them, and make other pixels."""
+    sizes = dict(reduced=49, by_channels=True, **WINDOW)
+    cycles = []
+    for unit in ({}, {"depthwise": 1}):
+        config = NpuConfig.preset(256, turn=1, **unit)
+        program, kept = compile_kept(product_graph(rows=rows, **sizes), config)     # type: ignore[arg-type]
+        check_in_every_order(program, kept, 1)
+        cycles.append(estimate(config, program.code).cycles)
+    assert cycles[1] < 0.75 * cycles[0]
 
 
 def test_a_part_has_no_keys_of_others(monkeypatch: pytest.MonkeyPatch) -> None:

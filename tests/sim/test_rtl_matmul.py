@@ -35,7 +35,8 @@ def test_directed(machine, seed, sizes):
 
 @pytest.mark.parametrize("sizes", [
     dict(reduced=20, rows=49, outputs=64), dict(reduced=49, rows=20, by_channels=True),
-], ids=("scores", "values"))
+    dict(reduced=49, rows=16, by_channels=True),
+], ids=("scores", "values", "spread values"))
 def test_parts(machine, seed, sizes):
     if machine.config.turn:
         graph = product_graph(**sizes, size=(7, 7), zero_points=(-128, 5), parts=3)
