@@ -16,7 +16,7 @@ PYTEST := $(RUN) -m pytest -n $(JOBS) --dist worksteal
 # What cannot be beside the rest (pyproject.toml says why).
 TCL_EXTRA := import tomllib; print(*tomllib.load(open('pyproject.toml', 'rb'))['project']['optional-dependencies']['tcl'])
 
-.PHONY: setup demo check test test-full coverage soak bench site lint clean
+.PHONY: setup demo check test test-full coverage soak bench site release lint clean
 
 setup: $(STAMP)
 
@@ -77,6 +77,10 @@ bench: $(STAMP)
 site: $(DOCS)
 	@NO_MKDOCS_2_WARNING=1 $(RUN) -m mkdocs build --strict
 	@echo "build/site/index.html: open it in a browser"
+
+# Wheel, sources, notes and digests in build/release, of the commit at hand once it passes; nothing is published.
+release: lint test
+	@$(RUN) -m tests.release
 
 lint: $(STAMP)
 	@$(VENV)/bin/ruff check .

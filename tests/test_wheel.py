@@ -30,7 +30,7 @@ def build_wheel(folder: Path) -> Path:
     """Of a copy: setuptools would leave its own outputs, and take earlier ones, in the checkout."""
     sources = folder / "sources"
     sources.mkdir()
-    for name in ("LICENSE", "README.md", "pyproject.toml"):
+    for name in ("LICENSE", "NOTICE", "README.md", "pyproject.toml"):
         shutil.copy(ROOT / name, sources)
     for name in PACKAGES:
         shutil.copytree(ROOT / name, sources / name, ignore=shutil.ignore_patterns("__pycache__"))

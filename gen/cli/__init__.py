@@ -13,6 +13,9 @@ from gen.name import called, speaker
 
 __all__ = ["COMMANDS", "main", "make_parser"]
 
+#: Set by a shell that wants to know what may follow.
+_COMPLETING = "_ARGCOMPLETE"
+
 #: In the order of the help. A command's module is imported only when it is called: some need much.
 COMMANDS = {
     "build": "write the Verilog, the driver's files and the vendor project of an NPU",
@@ -106,9 +109,20 @@ def make_parser(command: str | None) -> argparse.ArgumentParser:
     return parser
 
 
+def _complete(line: str) -> NoReturn:
+    """Say what may follow ``line``, to the shell (`register-python-argcomplete`), and end."""
+    import argcomplete
+
+    command = next((word for word in line.split()[1:] if word in COMMANDS), None)
+    argcomplete.autocomplete(make_parser(command), always_complete_options="long")
+    sys.exit(FAILED)    # it has ended before
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command, the help if there is none; returns the exit status: 0, 1 (could not), 2 (bad arguments) or 130
     (interrupted)."""
+    if _COMPLETING in os.environ:
+        _complete(os.environ.get("COMP_LINE", ""))
     argv = list(sys.argv[1:] if argv is None else argv) or ["--help"]
     command = next((word for word in argv if not word.startswith("-")), None)
     try:

@@ -7,6 +7,7 @@ of docs/, so each link is led anew; one to a file that the site does not have lo
 import posixpath
 import re
 from collections.abc import Callable
+from pathlib import Path
 
 from tests import ROOT
 from tests.site.commands import commands_page
@@ -23,6 +24,7 @@ BESIDE = {
     "contributing.md": "CONTRIBUTING.md",
     "security.md": "SECURITY.md",
     "licence.md": "LICENSE",
+    "notices.md": "NOTICE",
     **notebook_pages(),
 }
 
@@ -43,7 +45,8 @@ def beside_text(place: str) -> str:
     if BESIDE[place].endswith(".ipynb"):
         return notebook_page(ROOT / BESIDE[place])
     text = (ROOT / BESIDE[place]).read_text()
-    return text if BESIDE[place].endswith(".md") else f"# Licence\n\n```\n{text}\n```\n"
+    title = Path(place).stem.capitalize()
+    return text if BESIDE[place].endswith(".md") else f"# {title}\n\n```\n{text}\n```\n"
 
 
 def navigation() -> list[str]:
