@@ -8,11 +8,13 @@ PROGRAMS ?= 300
 
 VENV := .venv
 STAMP := $(VENV)/.installed
+BASE := $(VENV)/.base
 TRAINS := $(VENV)/.trains
 DOCS := $(VENV)/.docs
 RUN := $(VENV)/bin/python
 PYTEST := $(RUN) -m pytest -n $(JOBS) --dist worksteal
 
+CHECK := $(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed: make PYTHON=python3.11")'
 # What cannot be beside the rest (pyproject.toml says why).
 TCL_EXTRA := import tomllib; print(*tomllib.load(open('pyproject.toml', 'rb'))['project']['optional-dependencies']['tcl'])
 
@@ -22,8 +24,8 @@ setup: $(STAMP)
 
 # Again whenever the dependencies may have changed.
 $(STAMP): pyproject.toml
-	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed: make PYTHON=python3.11")'
-	@echo "Installing into $(VENV), once ..."
+	@$(CHECK)
+	@echo "Installing into $(VENV), once: a minute or two if pip has it in its cache, else as long as it takes to load ..."
 	@$(PYTHON) -m venv $(VENV)
 	@$(RUN) -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
 	@$(PYTHON) -m venv $(VENV)/tclint
@@ -42,8 +44,16 @@ $(DOCS): $(STAMP)
 	@$(RUN) -m pip install --quiet --disable-pip-version-check --editable '.[docs]'
 	@touch $@
 
+# What a user needs, without what tests do; Python compiles of it what is used.
+$(BASE): pyproject.toml
+	@$(CHECK)
+	@echo "Installing what the demo needs into $(VENV), once: seconds if pip has it in its cache, else as long as 500 MB take ..."
+	@$(PYTHON) -m venv $(VENV)
+	@$(RUN) -m pip install --quiet --no-compile --disable-pip-version-check --editable .
+	@touch $@
+
 # An NPU is built, simulated, and recognises digits.
-demo: $(STAMP)
+demo: $(if $(wildcard $(STAMP)),$(STAMP),$(BASE))
 	@$(RUN) -m gen demo
 
 # While working: a minute or two. Lint, and the tests of compiler, simulators and components that start no tool.

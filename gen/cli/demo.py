@@ -28,24 +28,29 @@ EXAMPLE = "example: %(prog)s --limit 20"
 #: Links in examples/digits lead here.
 _DIGITS = Path(__file__).resolve().parents[1] / "digits"
 
-#: From paper to ink; a character is one pixel wide and two high.
-_SHADES = " ░▒▓█"
+#: A character is one pixel wide and two high: neither is ink, the lower one, the upper one, both.
+_PIXELS = " ▄▀█"
+_INK = 0.4
+#: The smallest machine that is worth a look takes least time to compile.
+_MACS = 64
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--limit", type=positive, default=12, metavar="N", help="digits to read (default 12)")
-    add_machine_options(parser)
+    add_machine_options(parser, macs=_MACS)
     add_json_option(parser)
 
 
 def picture(image: np.ndarray, caption: Text) -> Text:
     """An image (H, W), 0..1, with a line of text below."""
-    pairs = image.reshape(image.shape[0] // 2, 2, image.shape[1]).mean(1)
-    shades = np.rint(pairs * (len(_SHADES) - 1)).astype(int)
-    return Text("\n").join([*(Text("".join(_SHADES[shade] for shade in row)) for row in shades), caption])
+    ink = image > _INK
+    pairs = 2 * ink[::2] + ink[1::2]
+    return Text("\n").join([*(Text("".join(_PIXELS[pair] for pair in row)) for row in pairs), caption])
 
 
 def run(arguments: argparse.Namespace) -> int:
+    if arguments.macs is None and arguments.config is None:
+        arguments.macs = _MACS
     model, data = _DIGITS / "digits_int8.onnx", _DIGITS / "digits_test.npz"
     board, config = chosen_board(arguments), chosen_config(arguments)
     console.quiet = arguments.json
@@ -117,7 +122,7 @@ class _Demo:
         from gen.cli.run import execute
 
         self.step(f"{len(samples)} digits that it has never seen, on the Verilog in Verilator")
-        say("building the simulation takes a minute or two, once")
+        say("compiling the simulation first, once: half a minute or so on two cores")
         result = execute(application, samples, "rtl")
         assert result.labels is not None
         pictures = []
