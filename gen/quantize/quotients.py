@@ -63,7 +63,7 @@ class _Quotients(Rewriting):
 
     def quotient(self, node: NodeProto) -> Iterator[NodeProto]:
         one, other = node.input
-        if one in self._constants or other in self._constants:
+        if one in self._constants or other in self._constants or node.output[0] in self._integers:
             return
         before = self._makers.get(other)
         if before is not None and _is_guard(before, self._constants):

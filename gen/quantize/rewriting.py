@@ -5,13 +5,16 @@ from typing import ClassVar
 
 import numpy as np
 import onnx
-from onnx import NodeProto, helper, numpy_helper
+from onnx import NodeProto, TensorProto, helper, numpy_helper
 
 from gen.onnx.light import inferred
 from gen.onnx.names import unique
 from gen.onnx.passes import drop_unused
 
 __all__ = ["Rewriting"]
+
+
+_INTEGERS = (TensorProto.INT32, TensorProto.INT64)
 
 
 class Rewriting:
@@ -23,8 +26,11 @@ class Rewriting:
     def __init__(self, model: onnx.ModelProto) -> None:
         graph = inferred(model, data_prop=self.DATA_PROP)
         self._model = model
+        values = [*graph.input, *graph.value_info, *graph.output]
+        #: Values that are known to be integers, as sizes are.
+        self._integers = {value.name for value in values if value.type.tensor_type.elem_type in _INTEGERS}
         self._sizes = {value.name: value.type.tensor_type.shape.dim
-                       for value in (*graph.input, *graph.value_info, *graph.output)}
+                       for value in values}
         self._shapes = {name: [dim.dim_value for dim in dims] for name, dims in self._sizes.items()}
         self._constants = {tensor.name: tensor for tensor in model.graph.initializer}
         self._makers = {name: node for node in model.graph.node for name in node.output}

@@ -103,6 +103,18 @@ def test_at_the_end_they_stay(rng: Rng) -> None:
     assert [node.op_type for node in prepare(b.model(y)).graph.node].count("Div") == 1
 
 
+def test_sizes_stay_integers(rng: Rng) -> None:
+    """A number of windows, made of the samples, in the shape that a layer's input has."""
+    b = FloatBuilder(rng, ["n", 3, SIDE, SIDE], opset=17)
+    y = b.same_conv("x", 3, CHANNELS)
+    count = b.node("Div", b.node("Shape", y, start=0, end=1), b.node("Shape", "x", start=0, end=1))
+    shape = b.node("Concat", b.constant(np.array([-1, CHANNELS, SIDE])), b.node("Mul", count, b.constant(
+        np.array([SIDE]))), axis=0)
+    model = b.model(b.same_conv(b.node("Reshape", y, shape), CHANNELS, 4))
+    assert not any(node.op_type == "Reciprocal" for node in prepare(model).graph.node)
+    assert np.isfinite(outputs_of(prepare(model), np.zeros((2, 3, SIDE, SIDE), np.float32))).all()
+
+
 def test_a_divisor_that_is_kept_from_zero_stays_float(rng: Rng):
     """A sum that may be zero, as linear attention divides by: as an integer it would lose what is added to it."""
     b = FloatBuilder(rng, ["N", 3, 6, 6])
