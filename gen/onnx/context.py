@@ -67,15 +67,20 @@ class Context:
         if dims is None or real.order.ndim < 3:
             raise NodeError(f"its input has shape {real.order.shape}; it needs channels and one or two spatial axes",
                             code="bad-shape")
-        real = self._whole(real) or moved_pixels(self.graph, _of_shape(real, dims)) or self.activation(real)
+        real = self._whole(real) or self._moved(real, dims) or self.activation(real)
         if not self._lies(real, dims) and self._has_pixels_in_order(real, dims):
             real = viewed(self.graph, chosen(self.graph, real), dims)
         if not self._lies(real, dims):
-            real = moved_pixels(self.graph, _of_shape(real, dims)) or real
+            real = self._moved(real, dims) or real
         tensor = self.graph.tensors[real.quantised.tensor]
         if not self._lies(real, dims):
             raise rearranged_in_front_of(self.node.name, tensor.name, real.moved_by)
         return real, tensor.shape
+
+    def _moved(self, real: Real, dims: tuple[int, int, int]) -> Real | None:
+        """`moved_pixels` of an activation of ``dims``."""
+        found = moved_pixels(self.graph, _of_shape(real, (1, *dims)))
+        return None if found is None else _of_shape(found, real.order.shape)
 
     def _has_pixels_in_order(self, real: Real, dims: tuple[int, int, int]) -> bool:
         """Whether its channels alone may be in another order than in its tensor."""
@@ -88,5 +93,5 @@ class Context:
                 and is_plain(real.order))
 
 
-def _of_shape(real: Real, dims: tuple[int, int, int]) -> Real:
-    return replace(real, quantised=replace(real.quantised, order=real.order.reshape(1, *dims)))
+def _of_shape(real: Real, shape: tuple[int, ...]) -> Real:
+    return replace(real, quantised=replace(real.quantised, order=real.order.reshape(shape)))

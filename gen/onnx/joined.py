@@ -17,8 +17,8 @@ from gen.onnx.values import Real
 
 __all__ = ["is_in_groups", "joined", "moved_pixels"]
 
-#: Groups of a layer: parts of a tensor, and copies of channels that are no neighbours.
-_MAX_PARTS, _MAX_COPIES = 256, 16
+#: Groups of a layer: parts of a tensor, and copies of channels that are no neighbours, or so few that each is copied.
+_MAX_PARTS, _MAX_COPIES, _FEW = 256, 16, 8
 
 
 def moved_pixels(graph: GraphBuilder, value: Real) -> Real | None:
@@ -42,7 +42,7 @@ def joined(graph: GraphBuilder, value: Real) -> Real | None:
         return None
     _, first, group = np.unique(channel[0], return_index=True, return_inverse=True)
     groups = channel[:, first]
-    most = _MAX_PARTS if (np.diff(groups, axis=0) == 1).all() else _MAX_COPIES
+    most = _MAX_PARTS if count >= _FEW and (np.diff(groups, axis=0) == 1).all() else _MAX_COPIES
     if len(first) > most or (channel != groups[:, group]).any():
         return None
     names = [channels_of(graph, value, tuple(channels)) for channels in groups.T.tolist()]

@@ -87,3 +87,15 @@ def test_steps_of_a_recurrent_layer(rng: Rng, tmp_path: Path) -> None:
     y = b.node("Transpose", b.node("Squeeze", y, b.constant(np.array([1]))), perm=[1, 0, 2])
     (move,) = moves(b, b.node("Relu", b.node("MatMul", y, b.weights(16, 24))), tmp_path)
     assert len(move.operands) == 4
+
+
+@pytest.mark.parametrize("mode", ["reflect", "edge"])
+def test_padding_with_the_image(mode: str, rng: Rng, tmp_path: Path) -> None:
+    """Of an input, and between layers."""
+    b = FloatBuilder(rng, ["n", 8, 7, 9])
+
+    def padded(source: str, count: int) -> str:
+        return b.node("Pad", source, b.constant(np.array([0, 0, count, count] * 2)), mode=mode)
+
+    y = b.node("Relu", b.conv(padded("x", 2), 8, 12, kernel=5))
+    assert len(moves(b, b.conv(padded(y, 1), 12, 4), tmp_path)) == 2

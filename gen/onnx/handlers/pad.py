@@ -18,17 +18,20 @@ __all__ = ["HANDLERS"]
 
 HANDLERS = Registry()
 
+#: Modes that put values of the tensor itself around it, as NumPy calls them, too.
+_OWN = ("reflect", "edge", "wrap")
+
 
 @HANDLERS.handles("Pad", conditions=(
     "as the padding of the Conv after it, also with QuantizeLinear and DequantizeLinear in between, else, and where "
     "the channels are last, a copy; of spatial axes, up to 63 rows and 15 columns a side. Mode constant, with any "
-    "number that the tensor has a value for. Negative padding cuts, as Slice does"))
+    "number that the tensor has a value for; modes reflect, edge and wrap by a layer that moves pixels. Negative "
+    "padding cuts, as Slice does"))
 def pad(context: Context, inputs: Inputs) -> Value:
     node = context.node
     mode = node.attributes.get("mode", "constant")
-    if mode != "constant":
-        raise NodeError(f"pads with mode {mode}: the machine pads with one number (mode constant) and has no layer for "
-                        "values of the image itself; train or export the model with that", code="unsupported-form",
+    if mode not in ("constant", *_OWN):
+        raise NodeError(f"pads with mode {mode}; there are constant, {', '.join(_OWN)}", code="unsupported-form",
                         attribute="mode")
     value = inputs[0]
     if value is None or isinstance(value, Constant | QuantisedConstant):
@@ -41,6 +44,11 @@ def pad(context: Context, inputs: Inputs) -> Value:
     pads[:, [axis % rank for axis in padded]] = named.astype(np.int64).reshape(2, -1)
     if not pads.any():
         return value
+    if mode != "constant":
+        if rank < 3 or pads[:, 0].any():
+            raise NodeError(f"pads channels or samples with mode {mode}; a layer moves whole pixels alone, so that of "
+                            "spatial axes is one", code="unsupported-form", attribute="pads")
+        return rearranged(node, value, lambda order: _bordered(order, pads, mode))
     real = context.activation(value)
     if rank == 4 and not pads[:, [0, 3]].any() and _has_channels_last(context, real):
         moved, _ = context.feature_map(replace(real, quantised=replace(
@@ -52,6 +60,14 @@ def pad(context: Context, inputs: Inputs) -> Value:
         raise NodeError("pads other axes than the one or two spatial ones, of which alone the machine has a border",
                         code="unsupported-form", attribute="pads")
     return _padded(context, inputs, real, pads)
+
+
+def _bordered(order: np.ndarray, pads: np.ndarray, mode: str) -> np.ndarray:
+    """An arrangement with its own values around it."""
+    cut = np.maximum(-pads, 0)
+    kept = tuple(slice(begin, size - end) for begin, end, size in zip(*cut, order.shape, strict=True))
+    widths = [(int(begin), int(end)) for begin, end in np.maximum(pads, 0).T]
+    return possible(np.pad(order[kept], widths, mode=mode))  # type: ignore[call-overload]
 
 
 def _has_channels_last(context: Context, real: Real) -> bool:

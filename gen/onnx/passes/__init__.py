@@ -31,20 +31,21 @@ from gen.onnx.passes.merge_pool_padding import merge_pool_padding
 from gen.onnx.passes.name_nodes import name_nodes
 from gen.onnx.passes.sink_transposes import sink_transposes
 from gen.onnx.passes.spread_fused import spread_fused
+from gen.onnx.passes.take_branches import take_branches
 from gen.onnx.passes.undo_flattening import undo_flattening
 
 __all__ = [
     "PASSES", "as_shaped", "bind_shapes", "bound_size", "check", "check_types", "drop_unused", "find_prelus",
     "fold_constants", "fold_sizes", "fold_straight_through", "free_batch", "hoist_quantisation",
     "hoist_transposes", "inline_functions", "keep_quantisation", "lift_qonnx", "load_external", "make_dense",
-    "merge_pool_padding", "name_nodes", "run_passes", "sink_transposes", "spread_fused", "undo_flattening",
-    "value_types",
+    "merge_pool_padding", "name_nodes", "run_passes", "sink_transposes", "spread_fused", "take_branches",
+    "undo_flattening", "value_types",
 ]
 
 PASSES: tuple[Callable[[onnx.ModelProto], onnx.ModelProto], ...] = (
-    bound_size, lift_qonnx, check, inline_functions, name_nodes, make_dense, check_types, spread_fused, undo_flattening,
-    hoist_transposes, merge_pool_padding, find_prelus, fold_straight_through, fold_sizes, drop_unused, free_batch,
-    hoist_quantisation, keep_quantisation)
+    bound_size, lift_qonnx, check, inline_functions, take_branches, name_nodes, make_dense, check_types, spread_fused,
+    undo_flattening, hoist_transposes, merge_pool_padding, find_prelus, fold_straight_through, fold_sizes, drop_unused,
+    free_batch, hoist_quantisation, keep_quantisation)
 
 
 def run_passes(model: onnx.ModelProto, *, folder: Path | None,

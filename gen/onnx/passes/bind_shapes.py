@@ -12,7 +12,8 @@ __all__ = ["bind_shapes"]
 def bind_shapes(model: onnx.ModelProto, shapes: Mapping[str, Sequence[int]]) -> onnx.ModelProto:
     """Numbers in place of the symbolic dimensions of inputs, and wherever else their names are.
 
-    ``shapes``: input -> shape, perhaps without the samples; "" stands for the only input. The number of samples stays
+    ``shapes``: input -> shape, perhaps without the samples, or with them in front of all of its axes; "" stands for the
+    only input. The number of samples stays
     what it is. What is no identifier, as "?", names nothing: each such dimension is one of its own. Raises GraphError
     for a shape that is not the input's, and where one name would have two numbers.
     """
@@ -24,13 +25,16 @@ def bind_shapes(model: onnx.ModelProto, shapes: Mapping[str, Sequence[int]]) -> 
         shape = shapes.get(value.name, shapes.get("") if len(inputs) == 1 else None)
         if shape is None:
             continue
-        sizes = shape[1:] if len(shape) == len(dims) else shape
-        if len(sizes) != len(dims) - 1 or any(
-                dim.HasField("dim_value") and dim.dim_value != size for dim, size in zip(dims[1:], sizes, strict=True)):
+        # One more than it has is that of the samples, of an input that is taken whole (`whole_inputs`).
+        whole = len(shape) == len(dims) + 1
+        sizes, own_dims = shape[1:] if whole or len(shape) == len(dims) else shape, dims if whole else dims[1:]
+        if len(sizes) != len(own_dims) or any(
+                dim.HasField("dim_value") and dim.dim_value != size
+                for dim, size in zip(own_dims, sizes, strict=True)):
             own = ", ".join(str(dim.dim_value) if dim.HasField("dim_value") else dim.dim_param or "?" for dim in dims)
             raise GraphError(f"input {value.name} has the shape ({own}), which cannot be {tuple(shape)}",
                              code="shape-option")
-        for dim, size in zip(dims[1:], sizes, strict=True):
+        for dim, size in zip(own_dims, sizes, strict=True):
             if dim.HasField("dim_value"):
                 continue
             if dim.dim_param.isidentifier() and named.setdefault(dim.dim_param, size) != size:

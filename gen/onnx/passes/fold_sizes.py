@@ -13,11 +13,12 @@ from gen.onnx.names import unique
 from gen.onnx.passes.check_types import known_types
 from gen.onnx.passes.constants import small_constants
 
-__all__ = ["fold_sizes"]
+__all__ = ["computed_sizes", "fold_sizes"]
 
 #: Operators that sizes are computed by, of few numbers each.
-_COMPUTED = ("Add", "Cast", "Concat", "ConstantOfShape", "Div", "Equal", "Floor", "Gather", "Identity", "Mul",
-             "Reshape", "Slice", "Squeeze", "Sub", "Transpose", "Unsqueeze", "Where")
+_COMPUTED = ("Add", "And", "Cast", "Concat", "ConstantOfShape", "Div", "Equal", "Floor", "Gather", "Greater",
+             "Identity", "Less", "Mul", "Not", "Or", "Reshape", "Slice", "Squeeze", "Sub", "Transpose", "Unsqueeze",
+             "Where")
 #: Operators whose second input is a shape -> what stands there for the axis that the first input has.
 _SHAPED = {"Reshape": 0, "Expand": 1}
 _FEW = 64
@@ -79,6 +80,11 @@ def _keep_samples(graph: onnx.GraphProto, one: Arrays, many: Arrays, types: Mapp
                 np.array([_SHAPED[node.op_type], *single[1:]], np.int64), node.input[1]))
 
 
+def computed_sizes(model: onnx.ModelProto) -> Mapping[str, np.ndarray]:
+    """Small constants, and results of nodes that are known for one sample."""
+    return {**small_constants(model.graph, _FEW), **_sizes(model, 1)[0]}
+
+
 def _sizes(model: onnx.ModelProto, samples: int) -> tuple[Arrays, Mapping[str, onnx.TypeProto]]:
     """Results of nodes that are known for so many samples: shapes, and what is computed of them and of constants; and
     the types of all values, as far as they are known then.
@@ -90,7 +96,7 @@ def _sizes(model: onnx.ModelProto, samples: int) -> tuple[Arrays, Mapping[str, o
         before, types = len(found), known_types(model, found, samples=samples)
         for node in model.graph.node:
             if node.output and node.output[0] not in found:
-                array = _shape_of(node, types) if node.op_type == "Shape" else _computed(model, node, known)
+                array = _shape_of(node, types) if node.op_type in ("Shape", "Size") else _computed(model, node, known)
                 if array is not None:
                     found[node.output[0]] = array
         if len(found) == before:
@@ -106,6 +112,8 @@ def _shape_of(node: onnx.NodeProto, types: Mapping[str, onnx.TypeProto]) -> np.n
         return None
     ends = {attribute.name: attribute.i for attribute in node.attribute}
     sizes = [dim.dim_value for dim in dims]
+    if node.op_type == "Size":
+        return np.array(np.prod(sizes, dtype=np.int64))
     return np.array(sizes[ends.get("start", 0):ends.get("end", len(sizes))], np.int64)
 
 
