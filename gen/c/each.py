@@ -109,7 +109,7 @@ class _Loop:
         result = c_type(last.dtype)
 
         def spelled(line: str) -> str:
-            return re.sub(r"@(\d)", lambda found: f"p{found[1]}[i]" if plain else f"r{found[1]}[i * s{found[1]}]", line)
+            return re.sub(r"@(\d+)", r"p\1[i]" if plain else r"r\1[i * s\1]", line)
 
         indent = " " * (8 if plain else 12)
         words = dict(

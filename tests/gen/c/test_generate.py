@@ -81,6 +81,15 @@ def test_operators_share_their_code(rng: np.random.Generator) -> None:
     assert render(functions).count("static void op_softmax_f32(") == 1
 
 
+def test_a_loop_of_many_operands(rng: np.random.Generator, tmp_path: Path) -> None:
+    words = [f"x{number}" for number in range(13)]
+    nodes = [make("Add", [words[0] if number == 1 else f"y{number - 1}", words[number]], [f"y{number}"])
+             for number in range(1, 13)]
+    model, inputs = several(nodes, {word: floats(rng, 2, 5) for word in words}, words, ["y12"])
+    (got,), (expected,) = Library([generate(model, "f")], tmp_path)("f", inputs), reference(model, inputs)
+    assert difference(got, expected) <= 1
+
+
 def test_functions_share_their_constants(rng: np.random.Generator, tmp_path: Path) -> None:
     """The same numbers of the same type are in a file once; of another type, or others, they are not."""
     weights = floats(rng, 40)
