@@ -113,7 +113,9 @@ class PrunableLayer:
 
 
 def _order(view: ModelView, name: str) -> tuple[np.ndarray | None, tuple[int, ...]]:
-    """Of a matrix product's input: where its elements are in the feature map that it is, and that one's (C, H, W)."""
+    """Of a matrix product's input: where its elements are in the feature map that it is, and that one's (C, H, W); not
+    of tokens, each of which has the channels.
+    """
     source = view.behind(name, (*_MOVING, *QUANTISING))
     shape = view.shapes.get(source, ())
     if source == name or len(shape) < 3 or 0 in shape[1:]:
@@ -137,6 +139,8 @@ def _order(view: ModelView, name: str) -> tuple[np.ndarray | None, tuple[int, ..
     places = np.arange(np.prod(shape[1:])).reshape(1, *shape[1:])
     channels, *spatial = shape[1:]
     moved: Any = ReferenceEvaluator(model).run(None, {source: places})
+    if moved[0].shape[-1] < places.size:
+        return None, ()
     return moved[0].reshape(-1), (channels, int(np.prod(spatial[:-1])), spatial[-1])
 
 

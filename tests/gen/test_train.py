@@ -11,6 +11,7 @@ from onnx import numpy_helper
 from cores.config import NpuConfig
 from gen.cli import main
 from gen.prune.blocks import densities, prune_blocks
+from gen.prune.counts import Counts
 from gen.prune.measure import run_model
 from gen.prune.plan import read_model
 from gen.prune.timing import quantised, random_inputs
@@ -111,6 +112,10 @@ def transformer(rng: np.random.Generator, mask: np.ndarray) -> onnx.ModelProto:
     scores = builder.node("MatMul", query, builder.node("Transpose", key, perm=[0, 2, 1]))
     shares = builder.node("Softmax", builder.node("Add", scores, builder.constant(mask.astype(np.float32))), axis=-1)
     value = builder.node("RMSNormalization", builder.node("MatMul", shares, values), builder.weights(6))
+    value = builder.node("Reshape", value, builder.constant(np.array([-1, 13, 2, 3])))
+    value = builder.node("Transpose", value, perm=[0, 1, 3, 2])
+    value = builder.node("MatMul", builder.node("Reshape", value, builder.constant(np.array([-1, 13, 6]))),
+                         builder.weights(6, 6))
     value = builder.node("Gather", value, builder.constant(np.array(0)), axis=1)
     return builder.model(builder.node("MatMul", value, builder.weights(6, 4)), rank=2)
 
@@ -128,6 +133,7 @@ def test_a_transformer_is_trained(hides: bool, rng: np.random.Generator):
                      for m in (model, network.exported()))
     same = [name for name, array in before.items() if np.array_equal(array, after[name])]
     assert [before[name].shape for name in same] == [(13, 13)] * hides
+    assert Counts.of(model).nonzero == sum(np.count_nonzero(array) for array in before.values())
     np.testing.assert_allclose(scores(network, inputs), run_model(network.exported(), inputs)[0], atol=1e-4)
 
 
