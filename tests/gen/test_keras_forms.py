@@ -13,13 +13,11 @@ from cores.config import NpuConfig
 from gen.ir.errors import GraphError
 from gen.ir.graph import Pool
 from gen.onnx import passes
-from gen.onnx.importer import load
 from gen.onnx.read import read
 from gen.run.application import Application, open_application
 from gen.run.calibration import Calibration
 from gen.run.inputs import Samples
 from gen.run.runner import run_model
-from tests.errors import raises
 from tests.gen.float_models import FloatBuilder
 from tests.gen.qdq import Builder
 from tests.gen.test_onnx_import import check
@@ -117,15 +115,6 @@ def test_repetition_in_a_fixed_batch(rng: Rng) -> None:
     assert not changed.graph.input[0].type.tensor_type.shape.dim[0].dim_value
     samples = b.samples(4)
     np.testing.assert_array_equal(*(outputs(each, samples)[0] for each in (changed, model)))
-
-
-@pytest.mark.parametrize("repeats", [[1, 1, 1, 2], [1, 2, 1, 1]])
-def test_repetition_of_the_whole_is_refused(repeats: list[int], rng: Rng, tmp_path: Path) -> None:
-    b = Builder(rng)
-    y = b.node("Tile", b.dequantize(b.input(1, 3, 4, 4)), b.constant(repeats))
-    b.output(b.quantize(b.node("Relu", y)))
-    with raises(GraphError, "rearranged", operator="Tile"):
-        load(b.save(tmp_path))
 
 
 def test_shapes_that_begin_with_the_samples(rng: Rng, tmp_path: Path) -> None:

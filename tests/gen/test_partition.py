@@ -281,21 +281,6 @@ def test_random_cuts(count: int, seed: int, tmp_path: Path) -> None:
         cuts += len(application.segments) > 1
 
 
-@pytest.mark.parametrize("mover", ["DepthToSpace", "ConvTranspose"])
-def test_what_rearranges_is_left_to_the_processor(mover: str, builder: Builder, tmp_path: Path) -> None:
-    """And not what reads it, which is where the accelerator cannot go on."""
-    real = builder.requantize(convolved(builder, builder.dequantize(builder.input(1, 4, 4, 5), zero_point=0), 8))
-    if mover == "DepthToSpace":
-        real = builder.node("DepthToSpace", real, blocksize=2)
-    else:
-        real = builder.node("ConvTranspose", real, builder.weights(8, 2, 2, 2, axis=1), strides=[2, 2])
-    builder.output(builder.quantize(convolved(builder, builder.requantize(real), of=2), zero_point=0))
-    found = cut(check(builder, tmp_path, scale=1))
-    assert [segment.place for segment in found.segments] == ["accelerator", "host", "accelerator"]
-    assert [next(node.op for node in found.model.nodes if node.name == name) for name in found.host] == [mover]
-    is_about(next(iter(found.host.values())), "rearranged")
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("count", [8, pytest.param(300, marks=pytest.mark.full)])
 def test_segments_are_the_model(count: int, seed: int, tmp_path: Path) -> None:

@@ -11,8 +11,8 @@ from gen.onnx.passes.hoist_quantisation import single_numbers
 __all__ = ["keep_quantisation"]
 
 #: What has layers for quantised values alone.
-_NEED = ("Add", "AveragePool", "Concat", "Conv", "ConvTranspose", "Gemm", "GlobalAveragePool", "MatMul", "MaxPool",
-         "Mul", "Resize", "Upsample")
+_NEED = ("AveragePool", "Concat", "Conv", "ConvTranspose", "Gemm", "GlobalAveragePool", "MatMul", "MaxPool", "Resize",
+         "Upsample")
 
 
 def keep_quantisation(model: onnx.ModelProto) -> onnx.ModelProto:

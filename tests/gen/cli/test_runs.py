@@ -24,7 +24,7 @@ def test_compile_run_disasm(model: str, samples: str, tmp_path: Path, capsys: py
     assert main([*argv, "-o", "out/y.npz", "--json"]) == 0
     result = json.loads(capsys.readouterr().out)
     assert set(result) == {"target", "samples", "outputs", "cycles", "seconds", "host_seconds", "mismatches",
-                           "accuracy", "accuracies"}
+                           "accuracy", "accuracies", "precision"}
     assert (result["target"], result["samples"], result["mismatches"]) == ("functional", 3, 0)
     assert result["outputs"] == {"logits": [3, 10]} and result["cycles"] is None
     with np.load(tmp_path / "out" / "y.npz") as outputs, np.load(samples) as data:
