@@ -56,7 +56,7 @@ def test_wrong_sessions(change: dict[str, Any], message: str, tmp_path: Path, ca
     assert said.count("\n") == 1 and f"{path}: " in said and message in said and not output.exists()
 
 
-@pytest.mark.parametrize("path", [path for folder in ("detection", "pruning")
+@pytest.mark.parametrize("path", [path for folder in ("detection", "pruning", "transformer")
                                   for path in sorted((ROOT / "examples" / folder).glob("*.json"))
                                   if not path.stem.endswith("_head")],
                          ids=lambda path: path.stem)
