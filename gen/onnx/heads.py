@@ -1,5 +1,6 @@
 """Products of two activations, head by head."""
 
+from collections import Counter
 from dataclasses import replace
 from math import prod
 
@@ -100,12 +101,15 @@ def _matrices(value: Real) -> np.ndarray:
 
 def _heads(context: Context, value: Real) -> np.ndarray:
     """The numbers of a value's matrices, (heads, parts): those of a head have the same channels, and each a part of
-    the pixels, in their order.
+    the pixels, in their order. What several of the other operand's matrices have in common is a head for each.
     """
-    channel, pixel = np.divmod(_matrices(value)[:, 0, 0], prod(_size(context, value)))
-    groups: dict[int, list[int]] = {}
-    for number, head in enumerate(channel.tolist()):
-        groups.setdefault(head, []).append(number)
+    firsts = _matrices(value)[:, 0, 0]
+    channel, pixel = np.divmod(firsts, prod(_size(context, value)))
+    groups: dict[tuple[int, int], list[int]] = {}
+    seen: Counter[int] = Counter()
+    for number, (first, head) in enumerate(zip(firsts.tolist(), channel.tolist(), strict=True)):
+        groups.setdefault((head, seen[first]), []).append(number)
+        seen[first] += 1
     if len({len(numbers) for numbers in groups.values()}) > 1:
         raise _rearranged()
     return np.array([sorted(numbers, key=lambda number: int(pixel[number])) for numbers in groups.values()])
