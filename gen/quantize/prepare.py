@@ -2,6 +2,7 @@
 
 import tempfile
 from collections import Counter
+from collections.abc import Collection
 from pathlib import Path
 
 import numpy as np
@@ -55,8 +56,9 @@ def quantised_node(model: onnx.ModelProto) -> onnx.NodeProto | None:
                  if node.op_type.startswith(_QUANTISED) and node.output[0] not in weights), None)
 
 
-def prepare(model: onnx.ModelProto) -> onnx.ModelProto:
+def prepare(model: onnx.ModelProto, whole: Collection[str] = ()) -> onnx.ModelProto:
     """``model`` with the same results; it stays as it is. Types and shapes of its values are in ``value_info``.
+    Nodes of the names ``whole`` are not taken apart.
 
     Weights that are integers become the numbers that they stand for. onnxruntime's basic optimisations fold constants,
     and batch norms and constant operands into the layers in front of them. Raises QuantizeError for a model that is
@@ -81,7 +83,7 @@ def prepare(model: onnx.ModelProto) -> onnx.ModelProto:
         whole = onnx.ModelProto()
         whole.CopyFrom(model)
         model = spread_norms(whole)
-    model = _optimised(_spread(model))
+    model = _optimised(_spread(model, whole))
     # Some of it once more, as there are more constants now.
     for apply in (keep_sums_apart, make_masks_finite, find_layer_norms, spread_norms, spread_quotients, count_padding,
                   hoist_transposes, sink_transposes, merge_pool_padding, find_prelus, move_shifts, drop_unused):
@@ -100,13 +102,13 @@ def prepare(model: onnx.ModelProto) -> onnx.ModelProto:
     return model
 
 
-def _spread(model: onnx.ModelProto) -> onnx.ModelProto:
-    """What stands for several operators as those; onnxruntime would look into none of it."""
+def _spread(model: onnx.ModelProto, kept: Collection[str]) -> onnx.ModelProto:
+    """What stands for several operators as those, but nodes ``kept``; onnxruntime would look into none of it."""
     if not any((node.domain, node.op_type) in QUANTISED_SPREADS for node in model.graph.node):
         return model
     whole = onnx.ModelProto()
     whole.CopyFrom(model)
-    return drop_unused(spread_fused(whole, QUANTISED_SPREADS))
+    return drop_unused(spread_fused(whole, QUANTISED_SPREADS, kept))
 
 
 def _without_defaults(model: onnx.ModelProto) -> onnx.ModelProto:

@@ -49,7 +49,7 @@ def quantize(model: onnx.ModelProto, samples: Samples, options: QuantizeOptions 
     """
     options = options or QuantizeOptions()
     _check_samples(model, samples)
-    reference = prepare(model)
+    reference = prepare(model, options.keep_float)
     if options.bias_correction or options.streams is not None:
         reference = with_biases(reference)
     if options.equalize:

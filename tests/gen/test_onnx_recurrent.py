@@ -13,8 +13,9 @@ from gen.onnx.fused import QUANTISED_SPREADS
 from gen.onnx.fused.recurrent import MOST_STEPS
 from gen.onnx.passes.spread_fused import spread_fused
 from gen.partition.work import multiplications
+from gen.quantize.prepare import prepare
 from tests.gen.float_models import FloatBuilder
-from tests.gen.test_never_refused import compiled, host
+from tests.gen.test_never_refused import beside, compiled, host
 
 Rng = np.random.Generator
 _GATES = {"RNN": 1, "GRU": 3, "LSTM": 4}
@@ -169,3 +170,24 @@ def test_states_of_a_step(rng: Rng, tmp_path: Path) -> None:
     found = compiled(model, tmp_path)
     assert sum(layer.macs for workload in found.workloads for layer in workload.program.layers) >= 64 * (_CHANNELS + 16)
     assert not any("product" in name for name in host(found))
+
+
+def test_one_that_is_kept(rng: Rng) -> None:
+    """`--keep-float` leaves it whole."""
+    model = _layer(rng, "GRU")
+    assert [node.op_type for node in spread_fused(model, QUANTISED_SPREADS, {"layer"}).graph.node] == ["GRU"]
+    assert "GRU" in {node.op_type for node in prepare(model, {"layer"}).graph.node}
+    assert "GRU" not in {node.op_type for node in prepare(model).graph.node}
+
+
+def test_a_state_beside_shapes_that_are_computed(rng: Rng, tmp_path: Path) -> None:
+    """(2, 1, 16) is no batch of two, though padding of a computed size hides the other shapes."""
+    b = FloatBuilder(rng, [1, 4, 12])
+    turned = b.node("Transpose", b.constant(np.array([[0, 0], [0, 0], [1, 1]])), perm=[1, 0])
+    half = b.node("Reshape", turned, b.constant(np.array([-1])))
+    y = b.node("Relu", b.node("Conv", b.node("Pad", "x", half), b.weights(8, 4, 3)))
+    last = b.node("Reshape", b.node("Conv", y, b.weights(16, 8, 12)), b.constant(np.array([1, 16])))
+    state = b.node("Gather", "y", b.constant(np.array(0)), axis=0)
+    result = b.node("Add", last, state)
+    found = compiled(beside(b, result, TensorProto.FLOAT, [2, 1, 16]), tmp_path)
+    assert found.inputs["y"].shape == (1, 2, 1, 16)

@@ -8,14 +8,15 @@ import numpy as np
 import onnx
 import onnxruntime as ort
 import pytest
-from onnx import helper
+from onnx import TensorProto, helper
 
 from gen.cli import main
 from gen.ir import reference
 from gen.ir.errors import GraphError
 from gen.onnx.importer import load, load_model
-from gen.onnx.passes import free_batch
+from gen.onnx.passes import bind_shapes, free_batch
 from tests.errors import raises
+from tests.gen.float_models import FloatBuilder
 from tests.gen.qdq import Builder
 from tests.gen.test_onnx_import import check
 
@@ -124,6 +125,20 @@ def test_shapes_are_bound(shape: tuple[int, ...], rng: Rng, tmp_path: Path) -> N
     open_model(b, "x", "y")
     imported = load_model(b.save(tmp_path), shapes={"y": shape})
     assert [value.shape for value in imported.model.inputs] == 2 * [(1, 3, 6, 7)]
+
+
+def test_shape_of_an_input_that_is_taken_whole(rng: Rng) -> None:
+    """With the samples in front of all of its axes, as samples have it."""
+    b = FloatBuilder(rng, ["batch", 4])
+    value = helper.make_tensor_value_info
+    graph = helper.make_graph([helper.make_node("Identity", ["state"], ["y"])], "state", [
+        value("x", TensorProto.FLOAT, b.shape), value("state", TensorProto.FLOAT, [2, "batch", 16]),
+        value("rate", TensorProto.INT64, [])], [value("y", TensorProto.FLOAT, None)])
+    bound = bind_shapes(helper.make_model(graph), {"x": (7, 4), "state": (7, 2, 1, 16), "rate": (7,)})
+    shapes = [[size.dim_value for size in one.type.tensor_type.shape.dim] for one in bound.graph.input]
+    assert shapes == [[1, 4], [2, 1, 16], []]
+    with pytest.raises(GraphError, match="which cannot be"):
+        bind_shapes(helper.make_model(graph), {"state": (7, 3, 1, 16)})
 
 
 @pytest.mark.parametrize(("shapes", "word"), [

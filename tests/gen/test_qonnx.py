@@ -10,6 +10,7 @@ from onnx import TensorProto, helper
 
 from cores.config import NpuConfig
 from gen.onnx.fused.qonnx import DOMAINS
+from gen.onnx.passes.check_types import value_types
 from gen.onnx.passes.drop_unused import drop_unused
 from gen.onnx.passes.lift_qonnx import lift_qonnx
 from gen.onnx.passes.spread_fused import spread_fused
@@ -133,3 +134,13 @@ def test_a_network_of_signs(rng: Rng, tmp_path: Path) -> None:
     found = compiled(b.quantised(y), tmp_path, NpuConfig.preset(16, **config), rng)
     assert not host(found)
     assert "binary" in {layer.mode for workload in found.workloads for layer in workload.program.layers}
+
+
+def test_an_empty_constant_among_the_inputs(rng: Rng) -> None:
+    """Older files list initializers there, also one without elements: it gets no samples."""
+    b = QuantBuilder(rng, [1, 4, 6, 6])
+    roi = b.constant(np.zeros(0, np.float32))
+    y = b.node("Resize", "x", roi, b.constant(np.array([1, 1, 2, 2], np.float32)), mode="nearest")
+    model = b.quantised(y, ())
+    model.graph.input.append(helper.make_tensor_value_info(roi, TensorProto.FLOAT, [0]))
+    assert [size.dim_value for size in value_types(model)[y].tensor_type.shape.dim] == [1, 4, 12, 12]

@@ -1,5 +1,7 @@
 """Operators that stand for several (`gen.onnx.fused`), as those."""
 
+from collections.abc import Collection
+
 import onnx
 
 from gen.onnx.fused import SPREADS, Fused, LaterError, UnsupportedError
@@ -15,13 +17,13 @@ _KEEP_STEPS = ("Cast", "Dropout", "Identity", "LeakyRelu", "Relu", "Reshape", "S
                "Unsqueeze")
 
 
-def spread_fused(model: onnx.ModelProto, spreads: Spreads = SPREADS) -> onnx.ModelProto:
-    """The nodes that each stands for, in its place, where that form can be spread; the others stay.
+def spread_fused(model: onnx.ModelProto, spreads: Spreads = SPREADS, kept: Collection[str] = ()) -> onnx.ModelProto:
+    """The nodes that each stands for, in its place, where that form can be spread; the others stay, and nodes ``kept``.
 
     Shape inference stops at onnxruntime's operators, so once some are spread more can be.
     """
     while any(_key(node) in spreads for node in model.graph.node):
-        if not _spread(model, spreads):
+        if not _spread(model, spreads, kept):
             break
     return model
 
@@ -39,7 +41,7 @@ def _stepwise(graph: onnx.GraphProto) -> set[str]:
     return made
 
 
-def _spread(model: onnx.ModelProto, spreads: Spreads) -> bool:
+def _spread(model: onnx.ModelProto, spreads: Spreads, kept: Collection[str]) -> bool:
     """Whether any node could be spread."""
     graph, nodes, constants = model.graph, list[onnx.NodeProto](), list[onnx.TensorProto]()
     shapes = {name: tuple(dim.dim_value for dim in kind.tensor_type.shape.dim)
@@ -50,7 +52,7 @@ def _spread(model: onnx.ModelProto, spreads: Spreads) -> bool:
     changed = False
     for node in graph.node:
         made = [node]
-        if _key(node) in spreads:
+        if _key(node) in spreads and node.name not in kept:
             held = {name: constant_of(name) for name in node.input if name}
             known = {name: array for name, array in held.items() if array is not None}
             fused = Fused(node, known, shapes, taken, zeros, stepwise)
