@@ -1,8 +1,7 @@
 """LSTM, GRU and RNN of a known number of steps, step by step: products, sums, functions.
 
 The equations are those of the operators' definitions in ONNX. What a step takes of its input does not depend on the
-steps before it, and is one product for all of them, tokens of (N, steps, channels); but of what another such node
-gives, which is there step by step, a product each: its steps lie side by side as channels.
+steps before it, and is one product for all of them, tokens of (N, steps, channels).
 """
 
 from collections.abc import Callable, Sequence
@@ -34,7 +33,7 @@ class _Direction:
     hidden: int
     gates: int
     functions: Sequence[str]
-    inputs: Sequence[str]        # (N, steps, channels), or (N, channels) of each step
+    tokens: str                  # (N, steps, channels), or (N, channels) of a single step
     steps: int
     order: range                 # of the steps
     states: Sequence[str]        # (N, hidden) each, "" for zeros
@@ -86,12 +85,12 @@ class _Direction:
         """Step -> group -> what the input brings to its sum, with the biases, but those of the states' product of gates
         ``apart``.
         """
-        made = [[self.biased(self.product(value, 1, first, count),
-                             [first] if first in apart else [first, self.gates + first], count)
-                 for first, count, _ in groups] for value in self.inputs]
-        if len(made) == self.steps:
-            return made
-        return [[_step(self.fused, whole, step, 1) for whole in made[0]] for step in range(self.steps)]
+        made = [self.biased(self.product(self.tokens, 1, first, count),
+                            [first] if first in apart else [first, self.gates + first], count)
+                for first, count, _ in groups]
+        if self.steps == 1:
+            return [made]
+        return [[_step(self.fused, whole, step, 1) for whole in made] for step in range(self.steps)]
 
     def parts(self, value: str, count: int) -> list[str]:
         """The gates of one product."""
@@ -189,13 +188,13 @@ def recurrent(fused: Fused) -> None:
     functions = [name.decode() for name in fused.attributes.get("activations", [])] or list(standard) * directions
     if any(name not in FUNCTIONS for name in functions):
         raise UnsupportedError(f"has other functions than {', '.join(FUNCTIONS)}, with which it is not taken apart")
-    inputs = _inputs(fused, layout, steps)
+    tokens = _tokens(fused, layout, steps)
     given, ends = [], []
     for number in range(directions):
         backward = way == "reverse" or number == 1
         order = range(steps - 1, -1, -1) if backward else range(steps)
         results, last = cell(_Direction(
-            fused, number, hidden, gates, functions[number * len(standard):][:len(standard)], inputs, steps, order,
+            fused, number, hidden, gates, functions[number * len(standard):][:len(standard)], tokens, steps, order,
             [_state(fused, 5 + n, layout, number) for n in range(states)]))
         given.append(results[::-1] if backward else results)
         ends.append(last)
@@ -220,12 +219,12 @@ def _require_known(fused: Fused, steps: int) -> None:
             raise UnsupportedError(f"has {what}, with which it is not taken apart")
 
 
-def _inputs(fused: Fused, layout: int, steps: int) -> list[str]:
-    """The input, (N, steps, channels), or (N, channels) of each step."""
+def _tokens(fused: Fused, layout: int, steps: int) -> str:
+    """The input, (N, steps, channels), or (N, channels) of a single step."""
     name = fused.given(0)
-    if steps == 1 or fused.is_stepwise(name):
-        return [_step(fused, name, step, layout) for step in range(steps)]
-    return [name if layout else fused.make("Transpose", name, perm=[1, 0, 2], what="tokens")]
+    if steps == 1:
+        return _step(fused, name, 0, layout)
+    return name if layout else fused.make("Transpose", name, perm=[1, 0, 2], what="tokens")
 
 
 def _step(fused: Fused, value: str, step: int, axis: int) -> str:

@@ -24,13 +24,13 @@ class Fused:
     """A node, what is known around it, and the nodes and constants that are made in its place.
 
     ``shapes``: value -> its axes, 0 for one that is not known. ``taken``: names that are. ``zeros``: values that are
-    zeros, though nodes make them. ``stepwise``: those that recurrent layers make.
+    zeros, though nodes make them.
     """
 
     def __init__(self, node: NodeProto, constants: Mapping[str, np.ndarray], shapes: Mapping[str, tuple[int, ...]],
-                 taken: set[str], zeros: Collection[str] = (), stepwise: Collection[str] = ()) -> None:
+                 taken: set[str], zeros: Collection[str] = ()) -> None:
         self.node, self._constants, self._shapes, self._taken = node, constants, shapes, taken
-        self._zeros, self._stepwise = zeros, stepwise
+        self._zeros = zeros
         self.attributes: dict[str, Any] = {a.name: helper.get_attribute_value(a) for a in node.attribute}
         self.nodes: list[NodeProto] = []
         self.initializers: list[TensorProto] = []
@@ -54,10 +54,6 @@ class Fused:
         """Whether all that a value holds is 0."""
         array = self.array(name)
         return name in self._zeros or array is not None and not array.any()
-
-    def is_stepwise(self, name: str) -> bool:
-        """Whether a value is what a recurrent layer gives, step by step."""
-        return name in self._stepwise
 
     def shape(self, name: str) -> tuple[int, ...]:
         """Raises LaterError where that is not known."""

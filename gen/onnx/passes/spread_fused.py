@@ -11,11 +11,6 @@ from gen.onnx.passes.constants import constants_of, zeros_of
 
 __all__ = ["spread_fused"]
 
-_RECURRENT = ("LSTM", "GRU", "RNN")
-#: Operators after which values are those of steps still.
-_KEEP_STEPS = ("Cast", "Dropout", "Identity", "LeakyRelu", "Relu", "Reshape", "Sigmoid", "Squeeze", "Tanh", "Transpose",
-               "Unsqueeze")
-
 
 def spread_fused(model: onnx.ModelProto, spreads: Spreads = SPREADS, kept: Collection[str] = ()) -> onnx.ModelProto:
     """The nodes that each stands for, in its place, where that form can be spread; the others stay, and nodes ``kept``.
@@ -32,15 +27,6 @@ def _key(node: onnx.NodeProto) -> tuple[str, str]:
     return "" if node.domain == "ai.onnx" else node.domain, node.op_type
 
 
-def _stepwise(graph: onnx.GraphProto) -> set[str]:
-    """What recurrent layers give at their steps, moved or changed value by value."""
-    made: set[str] = set()
-    for node in graph.node:
-        if node.op_type in _RECURRENT or node.op_type in _KEEP_STEPS and node.input and node.input[0] in made:
-            made.update(node.output[:1])
-    return made
-
-
 def _spread(model: onnx.ModelProto, spreads: Spreads, kept: Collection[str]) -> bool:
     """Whether any node could be spread."""
     graph, nodes, constants = model.graph, list[onnx.NodeProto](), list[onnx.TensorProto]()
@@ -48,14 +34,14 @@ def _spread(model: onnx.ModelProto, spreads: Spreads, kept: Collection[str]) -> 
               for name, kind in known_types(model).items() if kind.tensor_type.HasField("shape")}
     taken = {n for node in graph.node for n in (node.name, *node.input, *node.output)}
     taken |= {tensor.name for tensor in graph.initializer}
-    constant_of, zeros, stepwise = constants_of(graph), zeros_of(graph), _stepwise(graph)
+    constant_of, zeros = constants_of(graph), zeros_of(graph)
     changed = False
     for node in graph.node:
         made = [node]
         if _key(node) in spreads and node.name not in kept:
             held = {name: constant_of(name) for name in node.input if name}
             known = {name: array for name, array in held.items() if array is not None}
-            fused = Fused(node, known, shapes, taken, zeros, stepwise)
+            fused = Fused(node, known, shapes, taken, zeros)
             try:
                 spreads[_key(node)](fused)
                 made, changed = fused.nodes, True
