@@ -2,7 +2,6 @@
 
 from boards.board import Board
 from cores.config import NpuConfig
-from cores.emit import emit_verilog
 from gen.bringup.programs import bring_up
 from gen.hw.export import descriptions, driver_header, manifest, register_map, vendor_project
 from npudriver.bringup import BRINGUP
@@ -12,6 +11,9 @@ __all__ = ["build_files"]
 
 def build_files(board: Board, config: NpuConfig) -> dict[str, str | bytes]:
     """File name -> content, of a machine in a board's project; nothing in it depends on when or where it is made."""
+    # Amaranth is for what makes hardware alone.
+    from cores.emit import emit_verilog
+
     files: dict[str, str | bytes] = {
         "npu.v": emit_verilog(config),
         "config.json": config.to_json() + "\n",

@@ -87,7 +87,7 @@ def test_the_largest_fits_and_the_next_does_not(board):
 
 def test_what_cannot_fit_is_refused_before_anything_is_written(tmp_path: Path, capsys: pytest.CaptureFixture,
                                                                monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("gen.deploy.build_files.emit_verilog", lambda config: "")
+    monkeypatch.setattr("cores.emit.emit_verilog", lambda config: "")
     argv = ["build", "--board", "ecp5", "--macs", "512", "-o", str(tmp_path / "out")]
     assert main(argv) == 1
     said = capsys.readouterr().err
@@ -115,7 +115,7 @@ def test_what_is_counted_is_let_off_less_than_logic():
 
 def test_what_may_not_fit_is_built_with_a_warning(tmp_path: Path, capsys: pytest.CaptureFixture,
                                                   monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("gen.deploy.build_files.emit_verilog", lambda config: "")
+    monkeypatch.setattr("cores.emit.emit_verilog", lambda config: "")
     board = get_board("zu3eg")
     luts = area_of(board.config(128), board.family).totals["lut"]
     small = replace(board, resources={**board.resources, "lut": round(luts) - 1})

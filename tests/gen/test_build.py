@@ -31,7 +31,7 @@ def test_a_machine_larger_than_its_board(board: str, totals: dict, warning: str 
     path = PathGroup("load", "load.a", "load.b", "D", 7, 4.0, 12, ("load.a[0]", "load.b[0]"))
     timing = TimingReport(BOARDS[board].family, "-1", 7, 4.0, {0: 10, 7: 12}, {"load": {"levels": 7}}, [path])
     report = Report(BOARDS[board].family, totals, {}, {"(top)": totals})
-    monkeypatch.setattr("gen.deploy.build_files.emit_verilog", lambda config: "")
+    monkeypatch.setattr("cores.emit.emit_verilog", lambda config: "")
     monkeypatch.setattr("gen.hw.synth.synthesize", lambda *arguments, **options: report)
     monkeypatch.setattr("gen.hw.timing.timing_of", lambda *arguments, **options: timing)
     argv = ["build", "--board", board, "--macs", "16", "-o", str(tmp_path), "--synth"]
@@ -134,7 +134,7 @@ def test_what_is_placed_was_mapped_once(tmp_path: Path, monkeypatch: pytest.Monk
         return {"fmax": {"clk": {"achieved": mhz, "constraint": 85}}, "critical_paths": [], "utilization": {}}
 
     totals = dict.fromkeys(BOARDS["ecp5"].resources, 1)
-    monkeypatch.setattr("gen.deploy.build_files.emit_verilog", lambda config: "module npu; endmodule")
+    monkeypatch.setattr("cores.emit.emit_verilog", lambda config: "module npu; endmodule")
     monkeypatch.setattr("gen.cli.build.cache_folder", lambda: tmp_path / "cache")
     monkeypatch.setattr("gen.hw.flat.mapped", mapped)
     monkeypatch.setattr("gen.hw.route._run_nextpnr", nextpnr)
