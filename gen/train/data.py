@@ -10,11 +10,11 @@ from typing import Protocol
 
 import numpy as np
 
-from gen.files.pictures import PictureError, read_picture
 from gen.files.read import open_file
 from gen.run.arrays import ArrayFile
 from gen.run.inputs import labelled_images
 from gen.train.errors import TrainError
+from gen.train.images import read_images, scaling
 from gen.train.session import Data, TrainingSession
 from npudriver.archive import BAD_ARCHIVE, described
 
@@ -109,19 +109,11 @@ def _images(folder: Path, part: slice, session: TrainingSession, shape: tuple[in
     """A part of the images, class by class in turn, so that every part has all classes."""
     if len(shape) != 3 or shape[0] not in (1, 3):
         raise TrainError(f"the model's input of shape {shape} is no image; give an .npz file")
-    channels, height, width = shape
     labelled = labelled_images(folder)
     if len({label for _, label in labelled}) < 2:
         raise TrainError("needs a folder of images for each class")
     chosen = labelled[part]
-    pixels = np.empty((len(chosen), *shape), np.float32)
-    for place, (image, _) in enumerate(chosen):
-        try:
-            found, _ = read_picture(image, width=width, height=height, channels=channels)
-        except PictureError as error:
-            raise TrainError(f"{image.parent.name}/{image.name}: {error}") from None
-        pixels[place] = found.transpose(2, 0, 1)
-    mean, std = (np.array(values, np.float32).reshape(-1, 1, 1) for values in (session.mean, session.std))
-    if {len(mean), len(std)} - {1, channels}:
-        raise TrainError(f"mean and std of the session must have 1 or {channels} numbers")
+    pixels = read_images([image for image, _ in chosen], shape, np.float32,
+                         title=lambda image: f"{image.parent.name}/{image.name}")
+    mean, std = scaling(session, shape[0])
     return Dataset((pixels / np.float32(255) - mean) / std, np.array([label for _, label in chosen], np.int64))

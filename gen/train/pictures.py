@@ -11,8 +11,8 @@ from gen.detection.errors import AnnotationError
 from gen.detection.heads.registry import AnyHead
 from gen.detection.judge import Expected
 from gen.detection.read import read_annotations
-from gen.files.pictures import PictureError, read_picture
 from gen.train.errors import TrainError
+from gen.train.images import read_images, scaling
 from gen.train.session import Data, TrainingSession
 
 __all__ = ["Pictures", "read_pictures"]
@@ -59,23 +59,14 @@ def read_pictures(data: Data, session: TrainingSession, head: AnyHead, folder: P
     if len(shape) != 3 or shape[0] not in (1, 3):
         raise TrainError(f"{path}: the model's input of shape {shape} is no image")
     channels, height, width = shape
-    if {len(session.mean), len(session.std)} - {1, channels}:
-        raise TrainError(f"mean and std of the session must have 1 or {channels} numbers")
+    mean, std = scaling(session, channels)
     images = None if data.images is None else folder / data.images
     annotations = read_annotations(path, images).of(head.classes).part(data.first, data.count)
     if not len(annotations):
         raise AnnotationError(f"{path}: there are no pictures from {data.first} on")
     if len(annotations) * channels * height * width > _MAX_BYTES:
         raise TrainError(f"{path}: {len(annotations):,} pictures; at most {_MAX_BYTES:,} bytes are held, take fewer")
-    pixels = np.empty((len(annotations), *shape), np.uint8)
-    for place, picture in enumerate(annotations.pictures):
-        file = annotations.images / picture.name
-        try:
-            found, _ = read_picture(file, width=width, height=height, channels=channels)
-        except PictureError as error:
-            raise TrainError(f"{file}: {error}") from None
-        pixels[place] = found.transpose(2, 0, 1)
-    mean, std = (np.array(values, np.float32).reshape(-1, 1, 1) for values in (session.mean, session.std))
+    pixels = read_images([annotations.images / picture.name for picture in annotations.pictures], shape, np.uint8)
     return Pictures(pixels, _objects(annotations), Expected(head, annotations.pictures), mean, std)
 
 
