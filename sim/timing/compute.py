@@ -1,7 +1,6 @@
 """Time of the compute engine: tiles through the array, windows through the pool unit."""
 
 import math
-from collections import deque
 from dataclasses import dataclass
 
 import numpy as np
@@ -79,6 +78,8 @@ class Compute:
         self._stream_lag = ComputeEngineTiming.lag(config)
         #: First cycle in which the next step may start, and in which its weights may be gathered.
         self._step_free = self._gather_free = NEVER
+        #: Results of the pool unit that it is known of that they are in the FIFO, and that they were taken.
+        self._written = self._fetched = 0
         self._tiles: dict[int, _Tile] = {}
         #: Cycles for which each instruction keeps the array or the pool unit, at least; and those that are to begin.
         self._least: dict[int, int] = {}
@@ -276,72 +277,45 @@ class Compute:
 
     def _windows(self, index: int, geometry: Instruction, instruction: Instruction, active: int) -> TimedSteps:
         """POOL: a tap a cycle; a window begins when there is room for its result. Returns the last tap's cycle."""
-        shared = self.shared
         windows, taps = _taps(geometry, instruction)
         may_start = active + 1
-        ready = POOL_CYCLES
         if instruction["row_pass"]:
-            if instruction["row_pass"] != RowPass.RESULT:
-                return (yield from self._without_results(index, windows, may_start))
-            return (yield from self._row_results(index, windows, may_start))
-        while windows:
-            while shared.pooled.room <= 0:
-                yield "the store engine to take pooled pixels"
-            count = min(windows, shared.pooled.room)
-            allowed = shared.pooled.writable(count)
-            allowed[0] = max(allowed[0], may_start)
-            starts = earliest(allowed, taps)
-            if not instruction["open"]:
-                shared.pooled.push(starts + taps - 1 + ready)
-            shared.spent(Queue.COMPUTE, "busy", index, count * taps)
-            shared.spent(Queue.COMPUTE, "wait_store", index, int(starts[-1]) + taps - may_start - count * taps)
-            windows, may_start = windows - count, int(starts[-1]) + taps
-            self.clock = may_start
-            yield None
-        return may_start - 1
+            # Passes without results wait for room, too.
+            results = ISSUE_TO_DATA + RowUnitTiming.LONGEST if instruction["row_pass"] == RowPass.RESULT else 0
+            return (yield from self._begun(index, windows, 1, results, may_start))
+        results = 0 if instruction["open"] else taps - 1 + POOL_CYCLES
+        return (yield from self._begun(index, windows, taps, results, may_start))
 
-    def _row_results(self, index: int, blocks: int, may_start: int) -> TimedSteps:
-        """The results of so many blocks of pixels, one a cycle. Returns the last one's cycle.
+    def _begun(self, index: int, count: int, taps: int, results: int, may_start: int) -> TimedSteps:
+        """``count`` windows of ``taps`` cycles, or blocks of pixels, each of which has its result in the FIFO
+        ``results`` cycles later, none if 0. Returns the last tap's cycle.
 
-        What is under way does not count: a block begins when few enough results are in the FIFO.
+        One begins when few enough results are in the FIFO, whatever is under way.
         """
-        shared, fifo = self.shared, self.shared.pooled
-        time, written, shown = may_start, fifo.pushed, deque[int]()
-        taken, pushed = fifo.recent(may_start), False
-        for _ in range(blocks):
+        shared, fifo, time = self.shared, self.shared.pooled, may_start
+        written, taken, pushed = self._written, self._fetched, False
+        for _ in range(count):
             while True:
-                while shown and shown[0] <= time:
-                    shown.popleft()
+                while written < fifo.pushed and fifo.filled(written) + _FILLED <= time:
                     written += 1
                 while taken < fifo.popped and fifo.freed(taken) + _TAKEN <= time:
                     taken += 1
                 if written - taken < fifo.depth:
                     break
                 while taken == fifo.popped:
+                    self.clock = time
                     yield None if pushed else "the store engine to take pooled pixels"
                     pushed = False
                 time = max(time, fifo.freed(taken) + _TAKEN)
-            last = time
-            fifo.push_one(last + ISSUE_TO_DATA + RowUnitTiming.LONGEST)
-            shown.append(last + ISSUE_TO_DATA + RowUnitTiming.LONGEST + _FILLED)
-            time, pushed = time + 1, True
-        shared.spent(Queue.COMPUTE, "busy", index, blocks)
-        shared.spent(Queue.COMPUTE, "wait_store", index, last + 1 - may_start - blocks)
-        self.clock = last + 1
+            if results:
+                fifo.push_one(time + results)
+            time, pushed = time + taps, True
+        self._written, self._fetched = written, taken
+        shared.spent(Queue.COMPUTE, "busy", index, count * taps)
+        shared.spent(Queue.COMPUTE, "wait_store", index, time - may_start - count * taps)
+        self.clock = time
         yield None
-        return last
-
-    def _without_results(self, index: int, blocks: int, may_start: int) -> TimedSteps:
-        """A pass over so many blocks of pixels that the store engine gets nothing of. Returns the last one's cycle."""
-        shared = self.shared
-        while shared.pooled.room <= 0:
-            yield "the store engine to take pooled pixels"
-        start = max(may_start, shared.pooled.next_writable())
-        shared.spent(Queue.COMPUTE, "busy", index, blocks)
-        shared.spent(Queue.COMPUTE, "wait_store", index, start - may_start)
-        self.clock = start + blocks
-        yield None
-        return start + blocks - 1
+        return time - 1
 
 
 def _kind_of(geometry: Instruction | None, instruction: Instruction | None) -> tuple[bool, int | None]:

@@ -83,12 +83,10 @@ class TimedFifo:
         """When the entry was taken that is ``number``, less than ``depth``, in front of the last one taken."""
         return int(self._freed[(self.popped - 1 - number) % self._size])
 
-    def recent(self, time: int) -> int:
-        """The entries that were taken before a cycle, of those of which the times are kept."""
-        count = self.popped
-        while count > max(0, self.pushed - self._size) and self.freed(count - 1) >= time:
-            count -= 1
-        return count
+    def filled(self, number: int) -> int:
+        """First cycle in which entry ``number`` of all that there have been may be taken; times are kept of the last
+        ones."""
+        return int(self._filled[number % self._size]) + self._latency
 
     def freed(self, number: int) -> int:
         """When entry ``number`` of all that there have been was taken."""

@@ -16,7 +16,7 @@ from tests.gen.random_transformers import RandomTransformer
 from .on_rtl import ATTENTION, check_on_rtl
 
 #: Cycles that the time model may be off by, beside 0.5 %.
-SLACK = 60
+SLACK = 30
 
 
 @pytest.fixture(scope="module")
