@@ -47,7 +47,8 @@ class LayerDifference:
     A tensor that is made of parts has one of its own name, with the ``op`` "concat".
 
     ``allowed``: the largest difference that rounding explains of any value (`gen.check.bounds`); ``beyond``: values
-    that differ by more than rounding explains of them, which is an error of the compiler.
+    that differ by more than rounding explains of them, which is an error of the compiler. ``sqnr_db``: energy of
+    onnxruntime's values, less the zero point, over that of the differences; None where nothing differs.
     """
 
     layer: str
@@ -58,6 +59,7 @@ class LayerDifference:
     largest: int
     allowed: int
     beyond: int
+    sqnr_db: float | None
 
 
 @dataclass(frozen=True)
@@ -229,12 +231,16 @@ class _Difference:
     def __init__(self, tensor: Tensor, allowed: np.ndarray) -> None:
         self.tensor, self._allowed = tensor, allowed
         self._values = self._differing = self._largest = self._beyond = 0
+        self._energy = self._noise = 0
 
     def add(self, order: np.ndarray, ours: np.ndarray, sample: int, value: np.ndarray) -> None:
         """``value``: what onnxruntime makes of a sample; ``ours``: of all of them."""
         mine, theirs, allowed = (x.reshape(-1)[order].astype(np.int16) for x in (
             ours[sample], _from_onnx(self.tensor, order, value), np.broadcast_to(self._allowed, ours.shape)[sample]))
         found = np.abs(mine - theirs)
+        exact = theirs.astype(np.int64) - self.tensor.zero_point
+        self._energy += int(np.vdot(exact, exact))
+        self._noise += int(np.square(found, dtype=np.int64).sum())
         self._values += found.size
         self._differing += int(np.count_nonzero(found))
         self._largest = max(self._largest, int(found.max(initial=0)))
@@ -242,7 +248,7 @@ class _Difference:
 
     def row(self, layer: str, op: str) -> LayerDifference:
         return LayerDifference(layer, op, self.tensor.name, self._values, self._differing, self._largest,
-                               int(self._allowed.max()), self._beyond)
+                               int(self._allowed.max()), self._beyond, decibels(self._energy, self._noise))
 
 
 def _compare_outputs(imported: Imported, inputs: Mapping[str, np.ndarray], ours: Mapping[str, np.ndarray],

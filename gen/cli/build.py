@@ -13,6 +13,7 @@ from rich.table import Table
 from boards.registry import BOARDS
 from gen.cli.common import OUTPUT, add_json_option, console, messages, print_json, status
 from gen.cli.errors import FAILED, CommandError, UsageError
+from gen.cli.html import add_html_option, command_line, require_html, write_html
 from gen.cli.machine import add_machine_options, chosen_board, chosen_config, described, megahertz
 from gen.cli.run import positive
 from gen.families.registry import FAMILIES, get_family
@@ -52,6 +53,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
                              "(default 1)")
     parser.add_argument("--force", action="store_true",
                         help="build a machine that does not fit the board's device, too")
+    add_html_option(parser, "area, board fit, clock and how it is known, and the machine's parts")
     add_json_option(parser)
 
 
@@ -134,6 +136,7 @@ def run(arguments: argparse.Namespace) -> int:
                              code="option-conflict")
     elif arguments.seeds is not None:
         raise UsageError("--seeds goes with --route", code="option-conflict")
+    require_html(arguments, arguments.config)
     area = fitting_area(board, config, force=arguments.force)
     folder = arguments.output or default_folder(board, config)
     verilog, files = write_files(folder, board, config, lambda: say_area(area, board))
@@ -145,12 +148,12 @@ def run(arguments: argparse.Namespace) -> int:
                        "limits confines them (docs/control.md)", soft_wrap=True)
     result: dict = {"board": board.name, "macs": config.macs, "config": config.to_dict(),
                     "files": [str(folder / name) for name in files], "estimate": area.to_dict()}
-    wrong = ""
+    wrong, mapped = "", None
     if arguments.synth:
         from gen.hw.area import exceeded
 
-        report, timing, routed = map_to_device(
-            verilog, board, config, seeds=(arguments.seeds or 1) if arguments.route else 0)
+        mapped = map_to_device(verilog, board, config, seeds=(arguments.seeds or 1) if arguments.route else 0)
+        report, timing, routed = mapped
         too_many = exceeded(report.totals, board)
         resources = {**report.to_dict(), "device": dict(board.resources), "fits": not too_many,
                      "timing": timing.to_dict()}
@@ -171,12 +174,29 @@ def run(arguments: argparse.Namespace) -> int:
             wrong = f"{folder}: {_too_large(board, too_many)} (as mapped by Yosys)"
         elif too_many:
             messages.print(f"warning: {_too_large(board, too_many)}", style="yellow", soft_wrap=True)
+    if arguments.html:
+        _write_page(arguments, board, config, area, files, mapped)
     if arguments.json:
         print_json(result)
     if wrong:
         messages.print(f"{speaker('build')}: error: {wrong}; {_way_to_fit(board)}", soft_wrap=True)
         return FAILED
     return 0
+
+
+def _write_page(arguments: argparse.Namespace, board: "Board", config: "NpuConfig", area: "Area", files: list[str],
+                mapped: "tuple[Report, TimingReport, RouteReport | None] | None") -> None:
+    from boards.clock import Clock
+    from gen.hw.clock import clock_of
+    from gen.report.machine import Built, machine_sheet
+
+    report, timing, routed = mapped or (None, None, None)
+    clock = clock_of(board, config)
+    if clock.basis == "target" and arguments.clock is not None:
+        clock = Clock(arguments.clock, "given")
+    built = Built(board=board, config=config, clock=clock, area=area, files=files, synthesis=report, timing=timing,
+                  route=routed)
+    write_html(arguments.html, machine_sheet(built, command=command_line()))
 
 
 def fitting_area(board: "Board", config: "NpuConfig", *, force: bool) -> "Area":

@@ -44,11 +44,11 @@ console = _Console(width=None if sys.stdout.isatty() or "COLUMNS" in os.environ 
 messages = _Console(stderr=True)
 
 
-def refuse_to_replace(output: Path, *inputs: Path | None) -> None:
+def refuse_to_replace(output: Path, *inputs: Path | None, option: str = "-o") -> None:
     """Raises UsageError if ``output`` is one of the files that are read."""
     for path in inputs:
         if path is not None and os.path.realpath(output) == os.path.realpath(path):
-            raise UsageError(f"-o {output} would replace what is read from there", code="output-is-input")
+            raise UsageError(f"{option} {output} would replace what is read from there", code="output-is-input")
 
 
 def add_json_option(parser: argparse.ArgumentParser) -> None:

@@ -10,6 +10,7 @@ from gen.cli.common import add_json_option, console, messages, print_json, statu
 from gen.cli.compile import add_shape_option
 from gen.cli.detection import add_detection_options, chosen_judge, precision_dict
 from gen.cli.errors import FAILED
+from gen.cli.html import add_html_option, command_line, require_html, write_html
 from gen.cli.run import positive
 from gen.name import speaker
 
@@ -39,6 +40,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--input", type=Path, required=True, metavar="FILE", help="samples, as for `run`")
     add_shape_option(parser)
     parser.add_argument("--limit", type=positive, metavar="N", help="take the first N samples")
+    add_html_option(parser, "differences and noise of layers and outputs")
     add_json_option(parser)
     add_calibration_options(parser)
     add_detection_options(parser, "--input")
@@ -49,6 +51,7 @@ def run(arguments: argparse.Namespace) -> int:
     from gen.onnx.read import open_model
     from gen.partition.partition import partition
 
+    require_html(arguments, arguments.model, arguments.input, arguments.calibrate)
     judge = chosen_judge(arguments)
     source = _calibrated(arguments)
     with status(f"reading {arguments.model.name}") as remark:
@@ -132,7 +135,11 @@ def _precisions(arguments: argparse.Namespace, cut: "Partition", model: "Model",
 
 def _finish(arguments: argparse.Namespace, comparison: "Comparison | SegmentsComparison",
             found: "Precisions | None") -> int:
-    """What scripts read, and the verdict."""
+    """What scripts read, the page, and the verdict."""
+    if arguments.html:
+        from gen.report.comparison import comparison_sheet
+
+        write_html(arguments.html, comparison_sheet(arguments.model.stem, comparison, found, command=command_line()))
     if arguments.json:
         shown = {} if found is None else {"precision": {
             name: precision_dict(getattr(found, name)) for name in ("float", "quantized", "machine")}}

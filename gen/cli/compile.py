@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from gen.cli.calibration import add_calibration_options, chosen_calibration, say
 from gen.cli.common import add_json_option, messages, print_json, refuse_to_replace, status
 from gen.cli.errors import CommandError, UsageError
+from gen.cli.html import add_html_option, command_line, require_html, write_html
 from gen.cli.machine import (
     add_machine_options,
     chosen_board,
@@ -129,6 +130,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--keep-all", action="store_true",
                         help="give every tensor a place of its own in memory, so that `run` can compare them all "
                              "(default: tensors that nobody reads any more make room for others)")
+    add_html_option(parser, "graph, timeline, roofline, memory, noise, by the time model on ideal memory")
     add_machine_options(parser)
     add_json_option(parser)
 
@@ -179,6 +181,17 @@ def say_exact(arguments: argparse.Namespace, application: "Application") -> None
             messages.print(f"and {len(exact) - _WARNINGS} more layers", soft_wrap=True)
 
 
+def _write_page(arguments: argparse.Namespace, application: "Application") -> None:
+    from gen.hw.clock import clock_of
+    from gen.report.whole import whole_report
+
+    board, config = chosen_board(arguments), application.workloads[0].program.config
+    with status(f"report of {arguments.model.name}") as remark:
+        report = whole_report(application, arguments.model, board=board, clock=clock_of(board, config),
+                              command=command_line(), progress=remark)
+    write_html(arguments.html, report)
+
+
 def run(arguments: argparse.Namespace) -> None:
     refuse_to_replace(arguments.output, arguments.model, arguments.calibrate, arguments.winograd_calibrate,
                       arguments.config)
@@ -187,6 +200,7 @@ def run(arguments: argparse.Namespace) -> None:
         raise UsageError("--winograd-calibrate goes with --winograd narrow: its samples choose the shifts",
                          code="option-conflict")
     require_writable(arguments.output)
+    require_html(arguments, arguments.model, arguments.calibrate, arguments.winograd_calibrate, arguments.config)
     if is_zip(arguments.model):
         raise CommandError(f"{arguments.model}: a program or another zip file, where an ONNX model is needed",
                            code="not-a-model")
@@ -214,6 +228,8 @@ def run(arguments: argparse.Namespace) -> None:
     if arguments.check:
         with status("comparing with onnxruntime") as remark:
             check = checked(application, arguments.model, remark)
+    if arguments.html:
+        _write_page(arguments, application)
     speed = speed_of(application, chosen_board(arguments))
     layers = [layer for program in programs for layer in program.layers]
     facts = {

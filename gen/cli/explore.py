@@ -17,8 +17,10 @@ from gen.cli.explore_search import (
     require_sensible_workers,
     searched,
     write_found,
+    write_page,
 )
 from gen.cli.explore_table import show
+from gen.cli.html import add_html_option, require_html
 from gen.cli.machine import DEFAULT_BOARD, chosen_board, require_inputs
 from gen.cli.plots import add_plots_option
 from gen.cli.run import positive
@@ -74,6 +76,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_worker_options(parser)
     parser.add_argument("-o", "--output", type=Path, metavar="FOLDER",
                         help="write explore.json, explore.csv and a plot there")
+    add_html_option(parser, "the trade-off, and all points with what is known of them")
     add_plots_option(parser)
     parser.add_argument("--all", action="store_true", help="show all points, not the front alone")
     add_shape_option(parser)
@@ -127,6 +130,7 @@ def run(arguments: argparse.Namespace) -> None:
     for name in explore_files(arguments) if arguments.output else ():
         require_writable(arguments.output / name)
         refuse_to_replace(arguments.output / name, arguments.space, *arguments.models)
+    require_html(arguments, arguments.space, arguments.input, arguments.calibrate, *arguments.models)
     from gen.explore.errors import ExploreError
     from gen.explore.machines import MachineProblem
     from gen.explore.methods import chosen_method
@@ -144,6 +148,7 @@ def run(arguments: argparse.Namespace) -> None:
     result = found.to_dict(facts)
     if arguments.output:
         _write(arguments, found, result)
+    write_page(arguments, found, facts)
     if arguments.json:
         print_json(result)
     else:

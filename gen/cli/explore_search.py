@@ -4,6 +4,7 @@ import argparse
 import ipaddress
 import json
 import os
+from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,6 +12,7 @@ from urllib.parse import urlsplit
 
 from gen.cli.common import counter, messages
 from gen.cli.errors import UsageError
+from gen.cli.html import command_line, write_html
 from gen.cli.plots import plot_files, write_plots
 from gen.cli.run import positive
 from gen.files.write import write_file
@@ -23,7 +25,8 @@ if TYPE_CHECKING:
     from gen.explore.report import Found
     from gen.explore.search import Workers
 
-__all__ = ["add_worker_options", "explore_files", "require_sensible_workers", "searched", "write_found"]
+__all__ = ["add_worker_options", "explore_files", "require_sensible_workers", "searched", "write_found",
+           "write_page"]
 
 #: Of the files of a search.
 _NAME = "explore"
@@ -113,3 +116,12 @@ def write_found(arguments: argparse.Namespace, found: "Found", result: dict[str,
     write_file(arguments.output / f"{_NAME}.csv", found.csv())
     write_plots(arguments, arguments.output, _NAME, figure)
     messages.print(f"{arguments.output}: {', '.join(explore_files(arguments))}", soft_wrap=True)
+
+
+def write_page(arguments: argparse.Namespace, found: "Found", facts: "Mapping[str, Any]") -> None:
+    """What --html asks for, if it is there. Raises OSError."""
+    if arguments.html:
+        from gen.report.search import search_sheet
+
+        name = ", ".join(path.stem for path in arguments.models)
+        write_html(arguments.html, search_sheet(name, found, facts, command=command_line()))

@@ -11,7 +11,8 @@ from gen.cli.bench_part import named_folder
 from gen.cli.common import console, print_json, refuse_to_replace
 from gen.cli.errors import CommandError, UsageError
 from gen.cli.examiner import required_examiner
-from gen.cli.explore_search import explore_files, require_sensible_workers, searched, write_found
+from gen.cli.explore_search import explore_files, require_sensible_workers, searched, write_found, write_page
+from gen.cli.html import require_html
 from gen.cli.machine import chosen_board
 from gen.files.write import require_writable
 
@@ -42,13 +43,15 @@ def explore(arguments: argparse.Namespace) -> None:
     except ExploreError as error:
         raise UsageError.of(error, str(error)) from None
     found = searched(arguments, problem, name, method)
-    result = found.to_dict({"space_of": "stochastic networks", "energy": "relative", "cycles": BASIS,
+    facts = {"space_of": "stochastic networks", "energy": "relative", "cycles": BASIS,
                             "board": chosen_board(arguments).name, "method": name,
-                            "seed": arguments.seed if name != "grid" else None, "size": problem.space.size})
+                            "seed": arguments.seed if name != "grid" else None, "size": problem.space.size}
+    result = found.to_dict(facts)
     if arguments.output:
         goal = problem.objectives[0]
         figure = plot_convergence({name: [best_so_far(found.evaluations, goal)]}, goal.name, path.stem)
         write_found(arguments, found, result, figure)
+    write_page(arguments, found, facts)
     if arguments.json:
         print_json(result)
     else:
@@ -63,6 +66,7 @@ def _space_file(arguments: argparse.Namespace) -> Path:
     if given is not None:
         raise UsageError(f"--{given} is for models, not for a space of stochastic networks", code="option-conflict")
     require_sensible_workers(arguments)
+    require_html(arguments, *arguments.models)
     for name in explore_files(arguments) if arguments.output else ():
         require_writable(arguments.output / name)
         refuse_to_replace(arguments.output / name, *arguments.models)

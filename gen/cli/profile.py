@@ -14,6 +14,7 @@ from boards.registry import get_board
 from gen.cli.calibration import add_calibration_options
 from gen.cli.common import add_json_option, console, messages, print_json, status
 from gen.cli.compile import add_compiler_options
+from gen.cli.html import add_html_option, command_line, require_html, write_html
 from gen.cli.machine import add_machine_options, chosen_board, described, open_given
 from gen.cli.memory import add_memory_option, chosen_memory
 from gen.cli.plots import add_plots_option, plot_files, write_plots
@@ -37,6 +38,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--target", choices=("cycles", "rtl"), default="cycles",
                         help="the time model, or the Verilog (default cycles)")
     parser.add_argument("-o", "--output", type=Path, metavar="DIR", help="write profile.json and a plot there")
+    add_html_option(parser, "graph, timeline, roofline, memory, noise")
     add_plots_option(parser)
     parser.add_argument("--clock", type=megahertz, metavar="MHZ",
                         help="to reckon with (default: as `build --synth` has estimated it for this machine, else the "
@@ -59,6 +61,7 @@ def run(arguments: argparse.Namespace) -> None:
     if arguments.output:
         for name in ("profile.json", *plot_files(arguments, _NAME)):
             require_writable(arguments.output / name)
+    require_html(arguments, arguments.model, arguments.calibrate, arguments.config)
     memory = chosen_memory(arguments)
     application = open_given(arguments, arguments.model)
     with status(f"compiling {arguments.model.name}") as remark:
@@ -70,8 +73,10 @@ def run(arguments: argparse.Namespace) -> None:
         from gen.hw.clock import clock_of
 
         clock = clock_of(get_board(board), program.config)
-    profile = {"memory": arguments.memory, **measure(application, arguments.target, clock, memory),
-               "host": _processor(application)}
+    from gen.run.report import profile_of
+
+    found = records(application, arguments.target, clock, memory)
+    profile = {"memory": arguments.memory, **profile_of(found, clock), "host": _processor(application)}
     if arguments.output:
         write_file(arguments.output / "profile.json", json.dumps(profile, indent=2) + "\n")
         from gen.report.bars import bars
@@ -81,6 +86,13 @@ def run(arguments: argparse.Namespace) -> None:
             f"{described(program.config, board)}; {clock}, memory: {arguments.memory}"]))
         messages.print(f"{arguments.output}: {', '.join(['profile.json', *plot_files(arguments, _NAME)])}",
                        soft_wrap=True)
+    if arguments.html:
+        from gen.report.whole import whole_report
+
+        with status(f"report of {arguments.model.name}") as remark:
+            report = whole_report(application, arguments.model, board=get_board(board), clock=clock, memory=memory,
+                                  target=arguments.target, command=command_line(), found=found, progress=remark)
+        write_html(arguments.html, report)
     if arguments.json:
         print_json(profile)
     else:

@@ -3,7 +3,6 @@
 import argparse
 import json
 import os
-import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,6 +10,7 @@ from gen.cli.calibration import add_calibration_options
 from gen.cli.common import add_json_option, messages, print_json, refuse_to_replace, status
 from gen.cli.compile import add_compiler_options
 from gen.cli.errors import UsageError
+from gen.cli.html import command_line
 from gen.cli.machine import add_machine_options, chosen_board, open_given
 from gen.cli.memory import add_memory_option, chosen_memory
 from gen.cli.profile import megahertz
@@ -124,11 +124,4 @@ def _report(arguments: argparse.Namespace, path: Path) -> "Report":
     clock = Clock(arguments.clock, "given") if arguments.clock else clock_of(board, program.config)
     with status(f"report of {path.name}") as remark:
         return whole_report(application, path, board=board, clock=clock, target=arguments.target, memory=memory,
-                            command=_command(arguments), samples=arguments.input, progress=remark)
-
-
-def _command(arguments: argparse.Namespace) -> str:
-    """As it was called, in words of a shell."""
-    import sys
-
-    return shlex.join(["python", "-m", "gen", *sys.argv[1:]])
+                            command=command_line(), samples=arguments.input, progress=remark)

@@ -2,10 +2,8 @@
 
 import hashlib
 import platform
-import subprocess
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +25,7 @@ from gen.report.document import (
     Way,
 )
 from gen.report.drawing import graph_of
+from gen.report.sheet import commit, version
 from gen.report.timeline import timeline_of
 from gen.report.ways import reason_of, ways_of
 from gen.run.application import Application
@@ -183,22 +182,5 @@ def _memory_map(number: int, segment: Workload) -> MemoryMap:
 
 
 def _repeat(subject: Subject) -> Repeat:
-    try:
-        version = metadata.version("npugen")
-    except metadata.PackageNotFoundError:
-        version = "not installed"
-    return Repeat(command=subject.command, version=version, commit=_commit(), python=platform.python_version(),
+    return Repeat(command=subject.command, version=version(), commit=commit(), python=platform.python_version(),
                   model_sha256=hashlib.sha256(read_file(subject.path)).hexdigest())
-
-
-def _commit() -> str:
-    """Of our sources, "" where they are in no checkout; with "and changes" where they are not as committed."""
-    folder = Path(__file__).parents[2]
-    if not (folder / ".git").exists():
-        return ""
-    try:
-        asked = subprocess.run(["git", "describe", "--always", "--dirty= and changes"], cwd=folder, capture_output=True,
-                               text=True, timeout=10)
-    except (OSError, subprocess.TimeoutExpired):
-        return ""
-    return asked.stdout.strip() if asked.returncode == 0 else ""

@@ -1,6 +1,6 @@
 """A report from a model alone: it is measured first."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Literal
 
@@ -12,13 +12,15 @@ from gen.report.noise import noise_of
 from gen.run.application import Application
 from gen.run.host_time import host_seconds
 from gen.run.measure import measured
+from gen.run.report import Measured
 
 __all__ = ["whole_report"]
 
 
 def whole_report(application: Application, path: Path, *, board: Board, clock: Clock,
                  target: Literal["cycles", "rtl"] = "cycles", memory: Board | None = None, command: str = "",
-                 samples: Path | None = None, progress: Callable[[str], None] = lambda text: None) -> Report:
+                 samples: Path | None = None, found: Sequence[Measured] | None = None,
+                 progress: Callable[[str], None] = lambda text: None) -> Report:
     """The document of a page.
 
     Args:
@@ -29,13 +31,15 @@ def whole_report(application: Application, path: Path, *, board: Board, clock: C
         target: what measures it, the time model or the Verilog.
         memory: None for an ideal one.
         command: how to make the report again.
+        found: what that has measured already; it is measured here without.
         samples: for the noise of each layer; random ones without.
         progress: hears what is done.
 
     Raises CompileError, MachineError, ToolError; InputError and OSError for ``samples``.
     """
-    progress("measuring")
-    found = measured(application, target, clock.mhz, memory, progress)
+    if found is None:
+        progress("measuring")
+        found = measured(application, target, clock.mhz, memory, progress)
     seconds: list[float] = []
     if len(application.segments) > len(found):
         progress("the processor's part")

@@ -1,10 +1,7 @@
 """Reports: the document against the profile, the trace, and the page in a browser."""
 
 import json
-import os
 import re
-import shutil
-import subprocess
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -22,6 +19,7 @@ from gen.report.page import page_of
 from gen.report.read import read_reports
 from gen.report.trace import trace_of
 from tests import ROOT
+from tests.gen.browser import require_usable
 from tests.gen.cli.calls import error_line
 from tests.gen.qdq import Builder
 
@@ -256,42 +254,8 @@ def test_damaged_reports(model: str, capsys: pytest.CaptureFixture):
         assert "[damaged-report]" in error_line(capsys, 1, "report", "damaged.json"), path
 
 
-#: Put at a page's end: every control takes the focus and can be used; what that comes to is in the title.
-_USE = """<script>
-const wrong = [];
-addEventListener("error", event => wrong.push(event.message));
-addEventListener("unhandledrejection", event => wrong.push(String(event.reason)));
-setTimeout(() => {
-  if (document.body.dataset.ready !== "yes") wrong.push("not drawn");
-  const controls = [...document.querySelectorAll("button, select, input, summary, [tabindex]")];
-  for (const one of controls) {
-    if (!one.isConnected) continue;     // a table that was sorted has new ones
-    one.focus();
-    if (document.activeElement !== one || one.tabIndex < 0) wrong.push("no focus: " + one.outerHTML.slice(0, 80));
-    if (one.tagName === "BUTTON") one.click();
-    for (const key of ["ArrowLeft", "ArrowRight", "+", "-", "0"])
-      one.dispatchEvent(new KeyboardEvent("keydown", {key}));
-  }
-  document.title = "used " + controls.length + ", canvases " + document.querySelectorAll("canvas").length + ": "
-    + (wrong.join("; ") || "fine");
-});
-</script></body></html>"""
-
-
 @pytest.mark.full
-def test_in_a_browser(model: str, partly: str, tmp_path: Path):
-    """No error is said, and every control can be reached and used by the keyboard."""
-    browser = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-    if browser is None:
-        (pytest.fail if os.environ.get("CI") else pytest.skip)("Chromium is not installed (apt install chromium)")
+@pytest.mark.parametrize("size, theme", [((1280, 900), "light"), ((500, 900), "dark")])
+def test_in_a_browser(size: tuple[int, int], theme: str, model: str, partly: str, tmp_path: Path):
     assert main(["report", model, partly, "--macs", "16", "-o", "page.html"]) == 0
-    page = tmp_path / "page.html"
-    page.write_text(page.read_text().removesuffix("</body>\n</html>\n") + _USE)
-    done = subprocess.run(
-        [browser, "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
-         "--disable-background-networking", "--disable-component-update", "--disable-sync", "--enable-logging=stderr",
-         "--virtual-time-budget=20000", f"--user-data-dir={tmp_path / 'profile'}", "--dump-dom", page.as_uri()],
-        capture_output=True, text=True, timeout=120)
-    (title,) = re.findall("<title>(.*?)</title>", done.stdout)
-    assert re.fullmatch(r"used \d\d+, canvases \d\d: fine", title)
-    assert "CONSOLE" not in done.stderr
+    require_usable(tmp_path / "page.html", tmp_path, size=size, theme=theme, canvases=8)

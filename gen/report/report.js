@@ -1,5 +1,4 @@
-"use strict";
-(() => {
+// The page of a model on a machine: gen/report/document.py.
 // One colour means one thing in all drawings: the work of the array, and what each engine waits for.
 const CAUSES = {
   useful: ["useful", "#2f6fb7"], busy: ["at work", "#2f6fb7"], idle_pixels: ["idle pixel lanes", "#6fa5de"],
@@ -11,23 +10,7 @@ const CAUSES = {
 };
 const PARTS = ["useful", "idle_pixels", "idle_lanes", "wait_weights", "wait_load", "wait_store", "short_steps",
   "setup", "idle"];
-const count = value => Math.round(value).toLocaleString("en");
-const percent = (part, whole) => (100 * part / Math.max(1, whole)).toFixed(1) + " %";
-const bytes = n => n >= 1048576 ? (n / 1048576).toFixed(2) + " MiB" : n >= 1024 ? (n / 1024).toFixed(1) + " KiB"
-  : n + " B";
-const short = (text, most) => text.length > most ? text.slice(0, most - 9) + "…" + text.slice(-8) : text;
-const safe = text => String(text).replace(/[&<>"]/g, c => ({"&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;"})[c]);
-const style = name => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 const part = (layer, name) => name in layer.stalls ? layer.stalls[name] : layer[name];
-
-function make(tag, attributes, ...inside) {
-  const made = document.createElement(tag);
-  for (const [name, value] of Object.entries(attributes || {})) {
-    if (name.startsWith("on")) made.addEventListener(name.slice(2), value); else made.setAttribute(name, value);
-  }
-  made.append(...inside.filter(one => one !== null));
-  return made;
-}
 
 function column(text) {     // as gen.report.columns packs it
   const raw = atob(text), values = [];
@@ -40,50 +23,18 @@ function column(text) {     // as gen.report.columns packs it
   return Int32Array.from(values);
 }
 
-const redraw = [];      // of every chart, for another theme or size
-function chart(parent, height, label, option, ready) {
-  const box = make("div", {class: "chart", role: "img", "aria-label": label, style: `height:${height}px`});
-  parent.append(box);
-  let drawn = null;
-  const draw = () => {
-    if (drawn) drawn.dispose();
-    drawn = echarts.init(box, null, {renderer: "canvas"});
-    const text = style("--text"), line = style("--line");
-    drawn.setOption({animation: false, textStyle: {color: text, fontSize: 12}, ...option(box.clientWidth, {text, line,
-      faint: style("--faint"), back: style("--back"), panel: style("--panel"), accent: style("--accent")})});
-    if (ready) ready(drawn, box);
-  };
-  redraw.push({draw, resize: () => draw()});
-  draw();
-  return box;
-}
-const tip = ink => ({confine: true, backgroundColor: ink.panel, borderColor: ink.line, textStyle: {color: ink.text}});
-const axis = (ink, more) => ({axisLabel: {color: ink.text, hideOverlap: true}, nameTextStyle: {color: ink.faint},
-  axisLine: {lineStyle: {color: ink.faint}}, splitLine: {lineStyle: {color: ink.line}}, ...more});
-function key(names, extra) {
-  return make("div", {class: "key"}, ...names.map(name => make("span", {}, make("i",
-    {style: `background:${CAUSES[name][1]}`}), CAUSES[name][0])), ...(extra || []));
-}
-function section(parent, title, note) {
-  parent.append(make("h3", {}, title));
-  if (note) parent.append(make("p", {class: "note"}, note));
-}
+const key = names => swatches(names.map(name => CAUSES[name]));
 
 function headline(report, root) {
   const {machine, total} = report;
-  root.append(make("h2", {}, report.name));
-  root.append(make("p", {class: "note"}, `${machine.board_title}, ${machine.macs} MACs, features: `
+  heading(root, report.name, `${machine.board_title}, ${machine.macs} MACs, features: `
     + `${machine.features.join(", ") || "none"}; ${report.measured === "rtl" ? "simulated Verilog" : "time model"}, `
-    + (report.memory ? `memory of ${report.memory}` : "ideal memory")));
-  const cards = [
+    + (report.memory ? `memory of ${report.memory}` : "ideal memory"), [
     [`${(1e-3 * total.cycles / machine.clock_mhz).toFixed(3)} ms`, "an inference on the accelerator"],
     [count(total.fps), "inferences a second, accelerator alone"], [count(total.cycles), "cycles"],
     [`${machine.clock_mhz.toFixed(1)} MHz`, `clock, ${machine.clock}`],
     [(100 * total.utilisation).toFixed(1) + " %", "of the multipliers in use"],
-    [bytes(total.dram_bytes), "moved over the bus"]];
-  root.append(make("div", {class: "cards"}, ...cards.map(([value, text]) =>
-    make("div", {class: "card"}, make("b", {}, value), make("span", {}, text)))));
-  root.append(make("ul", {class: "findings"}, ...report.findings.map(text => make("li", {}, text))));
+    [bytes(total.dram_bytes), "moved over the bus"]], report.findings);
 }
 
 function shade(share, most) {   // of the accent's blue, by cost: dark letters on all of them
@@ -201,48 +152,18 @@ function bars(report, root, choose) {
 function table(report, root, choose) {
   section(root, "Table", "Select a heading to sort; select a name for the details above.");
   const noise = new Map(report.noise.map(one => [one.layer, one.sqnr_db]));
-  const all = report.total.cycles;
-  const columns = [["layer", layer => layer.name], ["operation", layer => layer.op], ["computed as", layer => layer.mode],
-    ["cycles", layer => layer.cycles, count], ["% of all", layer => 100 * layer.cycles / all, n => n.toFixed(1)],
-    ["% in use", layer => 100 * layer.utilisation, n => n.toFixed(1)], ["MACs", layer => layer.macs, count],
-    ["bytes", layer => layer.dram_bytes, count],
-    ["waits %", layer => 100 * ["wait_weights", "wait_load", "wait_store"].reduce((sum, name) =>
-      sum + layer.stalls[name], 0) / Math.max(1, layer.cycles), n => n.toFixed(1)],
-    ...(noise.size ? [["SQNR dB", (layer, at) => noise.get(at) ?? Infinity,
-      n => n === Infinity ? "–" : n.toFixed(1)]] : [])];
-  const body = make("tbody"), heads = [];
-  let by = -1, down = false;
-  const filter = make("input", {type: "search", placeholder: "name, operation or mode", size: 26, "aria-label": "Filter layers",
-    oninput: () => fill()});
-  function fill() {
-    const wanted = filter.value.toLowerCase();
-    const rows = report.layers.map((layer, at) => [layer, at]).filter(([layer]) =>
-      `${layer.name} ${layer.op} ${layer.mode}`.toLowerCase().includes(wanted));
-    if (by >= 0) rows.sort((a, b) => {
-      const [x, y] = [columns[by][1](...a), columns[by][1](...b)];
-      return (down ? -1 : 1) * (x < y ? -1 : x > y ? 1 : 0);
-    });
-    body.replaceChildren(...rows.map(([layer, at]) => make("tr", {}, ...columns.map(([, value, format], number) =>
-      number ? make("td", format ? {class: "number"} : {}, format ? format(value(layer, at)) : value(layer, at))
-        : make("td", {}, make("button", {type: "button", onclick: () => {
-          choose.layer(at);
-          choose.panel.scrollIntoView({block: "center"});
-        }}, layer.name))))));
-  }
-  for (const [number, [name, , format]] of columns.entries()) {
-    const head = make("th", {scope: "col", ...(format ? {class: "number"} : {})}, make("button", {type: "button",
-      onclick: () => {
-        down = by === number ? !down : Boolean(format);
-        by = number;
-        heads.forEach(one => one.removeAttribute("aria-sort"));
-        head.setAttribute("aria-sort", down ? "descending" : "ascending");
-        fill();
-      }}, name));
-    heads.push(head);
-  }
-  fill();
-  root.append(make("div", {class: "controls"}, filter), make("div", {class: "scroll", tabindex: "0",
-    "aria-label": "Table of layers"}, make("table", {}, make("thead", {}, make("tr", {}, ...heads)), body)));
+  const all = report.total.cycles, one = n => n.toFixed(1);
+  const columns = [["layer", row => row.layer.name], ["operation", row => row.layer.op],
+    ["computed as", row => row.layer.mode], ["cycles", row => row.layer.cycles, count],
+    ["% of all", row => 100 * row.layer.cycles / all, one], ["% in use", row => 100 * row.layer.utilisation, one],
+    ["MACs", row => row.layer.macs, count], ["bytes", row => row.layer.dram_bytes, count],
+    ["waits %", row => 100 * ["wait_weights", "wait_load", "wait_store"].reduce((sum, name) =>
+      sum + row.layer.stalls[name], 0) / Math.max(1, row.layer.cycles), one],
+    ...(noise.size ? [["SQNR dB", row => noise.get(row.at), one]] : [])];
+  sortable(root, "Table of layers", columns, report.layers.map((layer, at) => ({layer, at})), row => {
+    choose.layer(row.at);
+    choose.panel.scrollIntoView({block: "center"});
+  });
 }
 
 function timeline(report, root, choose) {
@@ -492,10 +413,6 @@ function noise(report, root) {
   }));
 }
 
-function rows(pairs) {
-  return make("table", {class: "plain"}, make("tbody", {}, ...pairs.map(cells => make("tr", {}, ...cells.map((text, at) =>
-    make(at ? "td" : "th", at ? {} : {scope: "row", style: "position:static"}, text))))));
-}
 function facts(report, root) {
   const {machine, repeat} = report;
   section(root, "On the processor");
@@ -516,7 +433,7 @@ function facts(report, root) {
     rows(Object.entries(machine.config).map(([name, value]) => [name, JSON.stringify(value)]))));
 }
 
-function draw(report, root) {
+function drawReport(report, root) {
   const choose = chooser(report);
   headline(report, root);
   graph(report, root, choose);
@@ -531,27 +448,3 @@ function draw(report, root) {
   timeline(report, line, choose);
   choose.layer(report.layers.reduce((most, layer, at) => layer.cycles > report.layers[most].cycles ? at : most, 0));
 }
-
-const dark = matchMedia("(prefers-color-scheme: dark)");
-const theme = name => { document.documentElement.dataset.theme = name; redraw.forEach(one => one.draw()); };
-theme(new URLSearchParams(location.hash.slice(1)).get("theme") || (dark.matches ? "dark" : "light"));
-dark.addEventListener("change", () => theme(dark.matches ? "dark" : "light"));
-document.getElementById("theme").addEventListener("click", () =>
-  theme(document.documentElement.dataset.theme === "dark" ? "light" : "dark"));
-let before = "light";
-addEventListener("beforeprint", () => { before = document.documentElement.dataset.theme; theme("light"); });
-addEventListener("afterprint", () => theme(before));
-let due = 0, width = innerWidth;
-addEventListener("resize", () => {
-  clearTimeout(due);
-  due = setTimeout(() => { if (innerWidth !== width) { width = innerWidth; redraw.forEach(one => one.resize()); } }, 150);
-});
-const reports = JSON.parse(document.getElementById("data").textContent);
-document.title = reports.map(report => report.name).join(" and ") + ", npugen report";
-if (reports.length > 1) document.body.classList.add("two");
-// All in their places before the first is drawn: charts take the width that their article has then.
-const articles = reports.map(() => make("article"));
-document.getElementById("reports").append(...articles);
-reports.forEach((report, at) => draw(report, articles[at]));
-document.body.dataset.ready = "yes";
-})();
