@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import onnx
 
-from gen.onnx.light import inferred
+from gen.onnx.passes.check_types import known_types
 from gen.partition.partition import Partition
 
 __all__ = ["Work", "multiplications"]
@@ -43,10 +43,8 @@ class Work:
 
 def multiplications(model: onnx.ModelProto) -> int:
     """Of one sample; those of products whose shapes inference does not know are not counted."""
-    graph = inferred(model)
-    shapes = {value.name: [size.dim_value or 1 for size in value.type.tensor_type.shape.dim]
-              for value in (*graph.input, *graph.value_info, *graph.output)
-              if value.type.tensor_type.HasField("shape")}
+    shapes = {name: [size.dim_value or 1 for size in kind.tensor_type.shape.dim]
+              for name, kind in known_types(model).items() if kind.tensor_type.HasField("shape")}
     shapes |= {tensor.name: list(tensor.dims) for tensor in model.graph.initializer}
     return sum(_of_steps(node, shapes) if node.op_type in _RECURRENT else _of_node(node, shapes)
                for node in model.graph.node if node.op_type in (*_FACTORS, *_RECURRENT))

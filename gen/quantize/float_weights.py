@@ -5,6 +5,7 @@ from collections.abc import Iterator
 import onnx
 from onnx import NodeProto, TensorProto, helper, numpy_helper
 
+from gen.onnx.passes.drop_unused import drop_unused
 from gen.onnx.runtime import OnnxruntimeError, RuntimeModel
 from gen.quantize.options import QuantizeError
 
@@ -50,4 +51,4 @@ def float_weights(model: onnx.ModelProto) -> onnx.ModelProto:
     del result.graph.node[:]
     result.graph.node.extend(kept)
     result.graph.initializer.extend(map(numpy_helper.from_array, arrays, read))
-    return result
+    return drop_unused(result)

@@ -70,19 +70,19 @@ def prepare(model: onnx.ModelProto, whole: Collection[str] = ()) -> onnx.ModelPr
     model = float_weights(model)
     opset = max((o.version for o in model.opset_import if o.domain in ("", "ai.onnx")), default=0)
     if opset < _OPSET:
-        whole = _without_defaults(model)
-        whole.graph.initializer.extend(model.graph.initializer)
+        older = _without_defaults(model)
+        older.graph.initializer.extend(model.graph.initializer)
         try:
-            model = version_converter.convert_version(whole, _OPSET)
+            model = version_converter.convert_version(older, _OPSET)
         except Exception as error:      # a converter in C++ raises anything
             raise QuantizeError(f"cannot be converted from opset {opset} to {_OPSET}, in which weights have a scale "
                                 f"for each channel ({_first_line(error)}); export it in a newer opset",
                                 code="unsupported-opset") from None
     if any(node.op_type == "GroupNormalization" for node in model.graph.node):
         # onnxruntime makes nodes of its definition of it, with sizes to be computed.
-        whole = onnx.ModelProto()
-        whole.CopyFrom(model)
-        model = spread_norms(whole)
+        copy = onnx.ModelProto()
+        copy.CopyFrom(model)
+        model = spread_norms(copy)
     model = _optimised(_spread(model, whole))
     # Some of it once more, as there are more constants now.
     for apply in (keep_sums_apart, make_masks_finite, find_layer_norms, spread_norms, spread_quotients, count_padding,

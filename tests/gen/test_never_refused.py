@@ -310,6 +310,15 @@ def test_weights_alone_are_quantised(rng: np.random.Generator, tmp_path: Path) -
     assert not host(compiled(b.model(y), tmp_path))
 
 
+def test_large_weights_alone_are_quantised(rng: np.random.Generator, tmp_path: Path) -> None:
+    """In blocks of an axis; onnxruntime has the arrays of what is large, where a node reads that."""
+    b = FloatBuilder(rng, ["n", 64], opset=21)
+    integers = b.constant(rng.integers(-127, 128, (64, 32)).astype(np.int8))
+    weights = b.node("DequantizeLinear", integers, b.constant(rng.uniform(0.005, 0.02, (4, 32))), axis=0, block_size=16)
+    y = b.node("Relu", b.node("MatMul", "x", weights))
+    assert not host(compiled(b.model(b.node("MatMul", y, b.weights(32, 8))), tmp_path))
+
+
 def joining(rng: np.random.Generator, *, cut: bool) -> onnx.ModelProto:
     """A Concat whose second part begins within a block; or, with ``cut``, a Slice that does so."""
     b = FloatBuilder(rng, ["n", 3, 8, 8])

@@ -17,6 +17,7 @@ from gen.onnx.read import read
 from gen.onnx.runtime import RuntimeModel
 from gen.partition.partition import Partition, partition
 from gen.partition.probe import probe
+from gen.partition.work import multiplications
 from gen.program.program import ProgramError
 from gen.run.application import Application, HostOptions, open_application
 from gen.run.inputs import Samples
@@ -78,6 +79,23 @@ def test_an_operator_in_the_middle(builder: Builder, tmp_path: Path) -> None:
     assert (found.subgraphs, found.switches) == (2, 2)
     assert [*found.host] == ["sigmoid6"]
     is_about(found.host["sigmoid6"], "needs-unit", unit="table")
+
+
+def test_quantisation_of_onnxruntime_behind_an_operator(builder: Builder, tmp_path: Path) -> None:
+    """Nodes of com.microsoft, as onnxruntime's quantiser writes them for weights of 4 bits: what follows a node of the
+    processor has a type all the same, and its multiplications count.
+    """
+    real = builder.requantize(builder.input(1, 4, 6, 6, number=np.float32), zero_point=0)
+    real = builder.requantize(convolved(builder, real), zero_point=0)
+    real = builder.requantize(builder.node("Sigmoid", real), scale=1 / 256, zero_point=-128)
+    builder.output(builder.requantize(convolved(builder, real), zero_point=0), np.float32)
+    whole = read(builder.save(tmp_path)).proto
+    for node in builder.nodes:
+        if node.op_type in ("QuantizeLinear", "DequantizeLinear"):
+            node.domain = "com.microsoft"
+    found = cut(check(builder, tmp_path))
+    assert [segment.place for segment in found.segments] == ["accelerator", "host", "accelerator"]
+    assert multiplications(found.model.proto) == multiplications(whole) > 0
 
 
 def test_what_does_not_depend_on_each_other_is_one_part(builder: Builder, tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 
 import numpy as np
 import onnx
-from onnx import helper, numpy_helper, shape_inference
+from onnx import TensorProto, helper, numpy_helper, shape_inference
 
 from gen.ir.errors import GraphError
 from gen.onnx.model import MICROSOFT
@@ -61,9 +61,16 @@ def value_types(model: onnx.ModelProto, known: Mapping[str, np.ndarray] | None =
 
 def as_shaped(model: onnx.ModelProto) -> onnx.ModelProto:
     """The model, in the place of onnxruntime's operators ONNX's own whose results have their shapes."""
-    for node in of_runtime(model).graph.node:
-        if node.domain == MICROSOFT and node.op_type in _SHAPED_AS:
+    graph = of_runtime(model).graph
+    types = {value.name: value.type.tensor_type.elem_type for value in graph.input}
+    types |= {tensor.name: tensor.data_type for tensor in graph.initializer}
+    for node in graph.node:
+        if node.domain != MICROSOFT:
+            continue
+        if node.op_type in _SHAPED_AS:
             _make_plain(node)
+        elif node.op_type in ("QuantizeLinear", "DequantizeLinear"):
+            _make_cast(node, types)
     return model
 
 
@@ -98,6 +105,17 @@ def _make_plain(node: onnx.NodeProto) -> None:
     if op != "Identity":
         plain.attribute.extend(attribute for attribute in node.attribute if attribute.name not in _OWN)
     node.CopyFrom(plain)
+
+
+def _make_cast(node: onnx.NodeProto, types: Mapping[str, int]) -> None:
+    """Put a Cast in the place of a node that quantises or dequantises. ``types``: of the model's constants."""
+    if node.op_type == "DequantizeLinear":
+        wanted = types.get(node.input[1], TensorProto.FLOAT)
+    else:
+        zero = node.input[2] if len(node.input) > 2 else ""
+        wanted = types.get(zero, 0) if zero else TensorProto.UINT8
+    if wanted:
+        node.CopyFrom(helper.make_node("Cast", list(node.input)[:1], list(node.output)[:1], to=wanted))
 
 
 def _skeleton(model: onnx.ModelProto) -> onnx.ModelProto:
