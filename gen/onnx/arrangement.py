@@ -15,6 +15,7 @@ from gen.onnx.values import (
     PendingAdd,
     PendingConcat,
     PendingOperation,
+    PendingPixels,
     PendingProduct,
     PendingRows,
     Quantised,
@@ -55,7 +56,8 @@ def rearranged(node: Node, value: Value | None, change: Callable[[np.ndarray], n
             return replace(value, order=change(value.order), moved_by=node.name)
         case RawInput():
             return replace(value, order=change(value.order))
-        case Pending() | PendingAdd() | PendingOperation() | PendingConcat() | PendingProduct() | PendingRows():
+        case (Pending() | PendingAdd() | PendingOperation() | PendingConcat() | PendingPixels() | PendingProduct()
+              | PendingRows()):
             return replace(value, order=change(value.order), nodes=(*value.nodes, node.name), moved_by=node.name)
         case QuantisedConstant() if value.scale.size == value.zero_point.size == 1:
             return replace(value, array=change(value.array))

@@ -18,7 +18,7 @@ from gen.onnx.values import (
     Head,
     Host,
     Pending,
-    PendingConcat,
+    PendingPixels,
     PendingProduct,
     PendingRows,
     Quantisation,
@@ -326,7 +326,7 @@ class GraphBuilder:
         return tensor
 
     def add_move(self, sources: Sequence[str], places: np.ndarray, size: tuple[int, int], requantize: Requantize, *,
-                 part: Part | None = None, made: tuple[PendingConcat, Result] | None = None) -> str:
+                 part: Part | None = None, made: tuple[PendingPixels, Result] | None = None) -> str:
         """The tensor that a layer makes of pixels ``places`` of some that are there, in rows and columns of ``size``.
 
         ``made``: what it is a result of in the model, if it is one.

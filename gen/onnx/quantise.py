@@ -35,6 +35,7 @@ from gen.onnx.values import (
     PendingAdd,
     PendingConcat,
     PendingOperation,
+    PendingPixels,
     PendingPool,
     PendingProduct,
     PendingRows,
@@ -80,6 +81,8 @@ def quantize(context: Context, value: Value | None, quantisation: Quantisation) 
             return _emit_table(context, value, Result(context.node, quantisation))
         case PendingConcat():
             return _emit_concat(context, value, quantisation)
+        case PendingPixels():
+            return _emit_pixels(context, value, Result(context.node, quantisation))
         case PendingProduct():
             return _emit_product(context, value, quantisation)
         case PendingRows():
@@ -156,9 +159,12 @@ def _emit(context: Context, value: Pending, quantisation: Quantisation) -> Quant
     return context.graph.add_layer(value, stage, result=Result(context.node, quantisation))
 
 
-def settled(context: Context, value: Pending | PendingAdd | PendingTable, quantisation: Quantisation) -> Quantised:
+def settled(context: Context, value: Pending | PendingAdd | PendingTable | PendingPixels, quantisation: Quantisation
+            ) -> Quantised:
     """``value`` as a tensor that the model does not have."""
     result = Result(None, quantisation)
+    if isinstance(value, PendingPixels):
+        return _emit_pixels(context, replace(value, nodes=()), result)
     if isinstance(value, PendingTable):
         return _emit_table(context, value, result)
     if isinstance(value, PendingAdd):
@@ -276,8 +282,6 @@ def _branch(graph: GraphBuilder, value: Pending, grid: tuple[float, int],
 
 def _emit_concat(context: Context, value: PendingConcat, quantisation: Quantisation) -> Quantised:
     """A tensor of which the parts become part: each as it is, or, where that cannot be, a copy."""
-    if value.places is not None:
-        return _emit_pixels(context, value, value.places, quantisation)
     graph, scale, point = context.graph, quantisation.scale, quantisation.internal
     low, high = _bounds(value.low, value.high, scale, point)
     names = [part.quantised.tensor for part in value.parts]
@@ -296,22 +300,27 @@ def _emit_concat(context: Context, value: PendingConcat, quantisation: Quantisat
     return replace(whole, moved_by=value.moved_by)
 
 
-def _emit_pixels(context: Context, value: PendingConcat, places: np.ndarray, quantisation: Quantisation) -> Quantised:
-    """A layer that moves pixels of the parts, or of copies in the scale of the whole."""
-    graph, scale, point = context.graph, quantisation.scale, quantisation.internal
+def _emit_pixels(context: Context, value: PendingPixels, result: Result) -> Quantised:
+    """A layer that moves pixels of the parts: layers' results, tensors, or copies in the scale of the whole."""
+    graph, quantisation = context.graph, result.quantisation
+    scale, point = quantisation.scale, quantisation.internal
     low, high = _bounds(value.low, value.high, scale, point)
     names = []
     for part in value.parts:
-        name = part.quantised.tensor
-        least, most = graph.clip_bounds(name)
-        if (part.scale, part.zero_point) != (scale, point) or least < low or most > high:
-            layer = replace(copy(context, part), name=value.name, nodes=(), low=value.low, high=value.high)
-            layer, stage = _requantized(graph, layer, scale, point)
-            name = graph.add_layer(layer, stage, result=Result(None, quantisation)).tensor
-        names.append(name)
+        if isinstance(part, Real):
+            least, most = graph.clip_bounds(part.quantised.tensor)
+            if (part.scale, part.zero_point) == (scale, point) and low <= least and most <= high:
+                names.append(part.quantised.tensor)
+                continue
+        layer = part if isinstance(part, Pending) else copy(context, part)
+        layer = replace(layer, name=value.name, nodes=(), low=value.low, high=value.high)
+        layer, stage = _requantized(graph, layer, scale, point)
+        names.append(graph.add_layer(layer, stage, result=Result(None, quantisation)).tensor)
     first = graph.tensors[names[0]]
-    tensor = graph.add_move(names, places, (1, len(places)), same(first, first.shape[0]),
-                            made=(value, Result(context.node, quantisation)))
+    if result.node:     # what quantises is part of the layer
+        value = replace(value, nodes=(*value.nodes, result.node.name))
+    tensor = graph.add_move(names, value.places, value.size, same(first, first.shape[0]),
+                            made=(value, result))
     return Quantised(tensor, value.order, quantisation.unsigned, value.moved_by)
 
 

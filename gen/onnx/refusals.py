@@ -9,6 +9,7 @@ from gen.onnx.values import (
     PendingAdd,
     PendingConcat,
     PendingOperation,
+    PendingPixels,
     PendingPool,
     PendingProduct,
     PendingRows,
@@ -25,7 +26,7 @@ __all__ = ["obstacle", "rearranged_in_front_of", "refusal"]
 def obstacle(value: Value | None) -> NodeError:
     """What keeps ``value`` from being a dequantised tensor, said of it."""
     match value:
-        case (Pending() | PendingAdd() | PendingOperation() | PendingTable() | PendingConcat()
+        case (Pending() | PendingAdd() | PendingOperation() | PendingTable() | PendingConcat() | PendingPixels()
               | PendingPool() | PendingProduct() | PendingRows()):
             return NodeError(f"is the unquantised result of node {value.name}; put QuantizeLinear and DequantizeLinear "
                              "after that", code="not-quantised", maker=value.name)

@@ -23,9 +23,9 @@ from gen.onnx.windows import Windows
 
 __all__ = [
     "Condition", "Constant", "Head", "Host", "Padded", "Pending", "PendingAdd", "PendingConcat", "PendingOperation",
-    "PendingPool", "PendingProduct", "PendingRows", "PendingTable", "Quantised", "QuantisedConstant", "Quantisation",
-    "QuantisedPadded", "RawInput", "Real", "Value", "channels_first", "channels_shape", "channels_with_gaps",
-    "is_plain", "is_whole", "layout_steps",
+    "PendingPixels", "PendingPool", "PendingProduct", "PendingRows", "PendingTable", "Quantisation", "Quantised",
+    "QuantisedConstant", "QuantisedPadded", "RawInput", "Real", "Value", "channels_first", "channels_shape",
+    "channels_with_gaps", "is_plain", "is_whole", "layout_steps",
 ]
 
 #: Axes beyond which `layout_steps` does not look for a transposition.
@@ -238,12 +238,20 @@ class PendingTable(_Result):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class PendingConcat(_Result):
-    """Tensors of one height and width after each other, the channels of the first one first; or, with ``places``, of
-    one number of channels: of the pixels of all, those of the first one first, these in a row (`gen.ir.layers.move`).
-    """
+    """Tensors of one height and width after each other, the channels of the first one first."""
 
     parts: tuple[Real, ...]
-    places: np.ndarray | None = None
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class PendingPixels(_Result):
+    """Of the pixels of all parts, which have one number of channels, those of the first one first, these ``places``, in
+    rows and columns of ``size`` (`gen.ir.layers.move`).
+    """
+
+    parts: tuple[Real | Pending, ...]
+    places: np.ndarray
+    size: tuple[int, int]
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -321,8 +329,8 @@ class Host:
 
 
 Value = (Constant | QuantisedConstant | RawInput | Quantised | Real | Padded | QuantisedPadded | Pending | PendingAdd
-         | PendingOperation | PendingTable | PendingConcat | PendingPool | PendingProduct | PendingRows | Condition
-         | Host)
+         | PendingOperation | PendingTable | PendingConcat | PendingPixels | PendingPool | PendingProduct | PendingRows
+         | Condition | Host)
 
 
 def channels_shape(shape: tuple[int, ...]) -> tuple[int, int, int] | None:

@@ -184,14 +184,15 @@ class _Planner:
 
     def _gains_nothing(self, node: NodeProto, inputs: list[str]) -> bool:
         """Whether a node of the machine had better be the processor's: what reads nothing but float values; and of what
-        follows the last layers what joins branches, or takes other constants than layers have.
+        follows the last layers what joins branches, blends pixels, or takes other constants than layers have.
         """
         floats = [self._kinds[name] is _Kind.FLOAT for name in inputs]
         if self._is_weighted(node):
             return floats[0] and self._is_cheap(node)
         if all(floats) or node.output[0] in self._reaching:
             return all(floats)
-        return any(floats) or node.op_type == "Concat" or (node.op_type in AFFINE and not self._per_channel(node))
+        return (any(floats) or node.op_type == "Concat" or (node.op_type in AFFINE and not self._per_channel(node))
+                or (node.op_type == "Resize" and not self._picks(node)))
 
     def _is_cheap(self, node: NodeProto) -> bool:
         """Whether a layer with weights multiplies each of its input's values a few times at most, as the decoder of a

@@ -12,9 +12,11 @@ from cores.config import NpuConfig
 from gen.ir.errors import GraphError
 from gen.ir.graph import Conv, Graph, Pool
 from gen.onnx.importer import load
-from tests.compiled import compile_kept
+from tests.compiled import compile_kept, golden_tensors
+from tests.gen.float_models import FloatBuilder
 from tests.gen.qdq import Builder
 from tests.gen.test_compiler import run_and_compare
+from tests.gen.test_never_refused import compiled, host
 from tests.gen.test_onnx_import import check
 
 Rng = np.random.Generator
@@ -27,7 +29,7 @@ ROUNDINGS = ("round_prefer_floor", "round_prefer_ceil", "floor", "ceil")
 def resized(b: Builder, x: str, factors: Sequence[float], **attributes: str) -> str:
     scales = b.constant(np.array([1, 1, *factors], np.float32))
     roi = b.constant(np.zeros(0, np.float32)) if b.opset < 13 else ""
-    return b.node("Resize", x, *([roi] if b.opset > 10 else []), scales, mode="nearest", **attributes)
+    return b.node("Resize", x, *([roi] if b.opset > 10 else []), scales, **{"mode": "nearest", **attributes})
 
 
 def upsampled(graph: Graph) -> list[tuple[type, tuple[int, int]]]:
@@ -141,3 +143,74 @@ def test_to_another_scale(rng: Rng, tmp_path: Path) -> None:
     y = b.node("Add", resized(b, x, (2, 2)), b.constant(np.full((1, 4, 1, 1), 0.37, np.float32)))
     b.output(b.quantize(y, 0.031))
     assert upsampled(layers_of(b, tmp_path)) == [(Conv, (2, 2))]
+
+
+@pytest.mark.parametrize("factors, phases", [
+    ((2, 2), 4), ((4, 2), 8), ((1, 3), 3), ((8, 8), 16), ((0.5, 0.5), 1), ((0.25, 1), 1), ((1.5, 0.75), 9),
+    ((1, 0.125), 1), ((8, 0.5), 8),
+    ((1, 16), 16)])
+@pytest.mark.parametrize("coordinates", ["half_pixel", "asymmetric"])
+def test_linear(factors: tuple[float, float], phases: int, coordinates: str, rng: Rng, tmp_path: Path) -> None:
+    """Between neighbours: within a unit of what onnxruntime makes, a flat map stays flat."""
+    b = Builder(rng, opset=13)
+    y = resized(b, b.dequantize(b.input(1, 5, 8, 16), 0.05, 3), factors, mode="linear",
+                coordinate_transformation_mode=coordinates)
+    b.output(b.quantize(y, 0.05, 3))
+    graph = layers_of(b, tmp_path, NpuConfig.preset(16), NpuConfig.preset(64, depthwise=1))
+    assert sum(isinstance(layer, Conv) for layer in graph.layers) == phases
+
+
+def test_linear_of_one_pixel(rng: Rng, tmp_path: Path) -> None:
+    """As the pooled branch of an ASPP: what it makes is that pixel everywhere."""
+    b = Builder(rng)
+    y = resized(b, b.dequantize(b.input(1, 20, 1, 1), 0.05, 3), (33, 17), mode="linear")
+    b.output(b.quantize(y, 0.05, 3))
+    assert not any(isinstance(layer, Conv) and layer.weights.size > 20 for layer in layers_of(b, tmp_path).layers)
+
+
+@pytest.mark.parametrize("opset, coordinates", [
+    *((11, mode) for mode in COORDINATES[:-2]), (19, "half_pixel_symmetric"), (10, ""), (9, "")])
+def test_linear_forms(opset: int, coordinates: str, rng: Rng, tmp_path: Path) -> None:
+    """With align_corners blends repeat as one size less 1 divides by the other less 1, so in small maps alone."""
+    b = Builder(rng, opset=opset)
+    x = b.input(1, 20, 5, 12 if coordinates == "align_corners" else 8)
+    x = b.node("DequantizeLinear", x, b.scale(0.05), b.point(3),
+               domain="com.microsoft" if opset < 10 else "")
+    if opset == 9:
+        y = b.node("Upsample", x, b.constant(np.array([1, 1, 2, 2], np.float32)), mode="linear")
+    else:
+        given = {"coordinate_transformation_mode": coordinates} if coordinates else {}
+        y = resized(b, x, (2, 2), mode="linear", **given)
+    b.output(b.node("QuantizeLinear", y, b.scale(0.05), b.point(3), domain="com.microsoft" if opset < 10 else ""))
+    if coordinates == "align_corners":      # 5 to 10 are 4 to 9, and 12 to 24 are 11 to 23
+        with pytest.raises(GraphError, match="each of another blend"):
+            load(b.save(tmp_path))
+    else:
+        layers_of(b, tmp_path)
+
+
+@pytest.mark.parametrize("factors", [(2, 2), (8, 8), (1.5, 3)])
+def test_linear_of_one_value(factors: tuple[float, float], rng: Rng, tmp_path: Path) -> None:
+    """A flat map stays flat, at its edges too."""
+    b = Builder(rng)
+    y = resized(b, b.dequantize(b.input(1, 3, 4, 6), 0.05, 3), factors, mode="linear")
+    b.output(b.quantize(y, 0.05, 3))
+    graph = load(b.save(tmp_path))
+    for number in (-128, 0, 77, 127):
+        values = golden_tensors(graph, {"x": np.full((3, 4, 6), number, np.int8)})
+        assert (values[graph.layers[-1].output] == number).all()
+
+
+def test_linear_between_layers(rng: Rng, tmp_path: Path) -> None:
+    """Of a float model, as in a feature pyramid: added to a finer map, with an activation after it. At the output the
+    processor blends.
+    """
+    b = FloatBuilder(rng, ["n", 8, 6, 8])
+    fine = b.node("Relu", b.same_conv("x", 8, 16))
+    coarse = b.node("Relu", b.conv(fine, 16, 16, strides=[2, 2], pads=[1] * 4))
+    scales = b.constant(np.array([1, 1, 2, 2], np.float32))
+    y = b.node("Relu", b.node("Add", b.node("Resize", coarse, "", scales, mode="linear"), fine))
+    y = b.node("Resize", b.same_conv(y, 16, 4), "", scales, mode="linear")
+    found = compiled(b.model(y), tmp_path)
+    assert len(host(found)) == 1
+    assert len(found.workloads) == 1

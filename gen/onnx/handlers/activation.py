@@ -20,6 +20,7 @@ from gen.onnx.values import (
     PendingAdd,
     PendingConcat,
     PendingOperation,
+    PendingPixels,
     PendingPool,
     PendingProduct,
     PendingRows,
@@ -44,8 +45,8 @@ def clip(context: Context, inputs: Inputs) -> Value:
         low = min(low, high)        # where they are the wrong way round, all is the maximum
     if isinstance(value, Real):
         return replace(copy(context, context.activation(value)), low=low, high=high)
-    if isinstance(value, Pending | PendingAdd | PendingOperation | PendingConcat | PendingPool | PendingProduct
-                  | PendingRows):
+    if isinstance(value, Pending | PendingAdd | PendingOperation | PendingConcat | PendingPixels | PendingPool
+                  | PendingProduct | PendingRows):
         return value.clipped(low, high, node.name)
     raise refusal(value, "its input")
 

@@ -22,6 +22,7 @@ from gen.onnx.values import (
     Constant,
     PendingAdd,
     PendingConcat,
+    PendingPixels,
     Quantisation,
     Quantised,
     QuantisedConstant,
@@ -71,7 +72,7 @@ def concat(context: Context, inputs: Inputs) -> Value:
     return quantize(context, joined, Quantisation(1.0, 128 if unsigned else 0, unsigned))
 
 
-def _join(context: Context, values: list[Real], axis: int) -> PendingConcat:
+def _join(context: Context, values: list[Real], axis: int) -> PendingConcat | PendingPixels:
     """Tensors one after the other in memory; if they are not so in the model, as an arrangement of that."""
     parts = [context.activation(value, "one of its inputs") for value in values]
     shapes = [context.graph.tensors[part.quantised.tensor].shape for part in parts]
@@ -98,7 +99,7 @@ def _join(context: Context, values: list[Real], axis: int) -> PendingConcat:
 
 
 def _pixels(context: Context, parts: Sequence[Real], shapes: Sequence[tuple[int, int, int]], axis: int
-            ) -> PendingConcat | None:
+            ) -> PendingPixels | None:
     """Maps or tokens one after the other, all of as many channels; None where these are not along one axis."""
     if len({tuple(np.delete(part.order.shape, axis)) for part in parts}) > 1:
         return None
@@ -114,8 +115,8 @@ def _pixels(context: Context, parts: Sequence[Real], shapes: Sequence[tuple[int,
             if (channels == np.arange(size)[:, None]).all() and (pixels == pixels[0]).all():
                 order = np.moveaxis(np.arange(size * total).reshape(size, *np.moveaxis(channel, place, 0).shape[1:]), 0,
                                     place)
-                return PendingConcat(name=context.node.name, nodes=(context.node.name,), order=possible(order),
-                                     parts=tuple(parts), places=pixels[0])
+                return PendingPixels(name=context.node.name, nodes=(context.node.name,), order=possible(order),
+                                     parts=tuple(parts), places=pixels[0], size=(1, total))
     return None
 
 

@@ -1,4 +1,4 @@
-"""Resize and Upsample to whole multiples, where each value is that of its nearest neighbour."""
+"""Resize and Upsample: to whole multiples, where each value is that of its nearest neighbour, or between neighbours."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -7,6 +7,7 @@ import numpy as np
 
 from gen.ir.epilogue.upsample import Upsample
 from gen.onnx.arrangement import result_order
+from gen.onnx.blended import MOST_PHASES, blended, places
 from gen.onnx.constants import constant, integers
 from gen.onnx.context import Context
 from gen.onnx.handlers.quantisation import same_integers
@@ -23,12 +24,16 @@ HANDLERS = Registry()
 @HANDLERS.handles("Resize", "Upsample", conditions=(
     "nearest, of height and width by whole factors, in the coordinates in which that repeats each value (asymmetric "
     "with floor, half_pixel with round_prefer_floor, and more): in the layer in front of it if nothing else reads "
-    "that, else as a copy; columns by 32 at most"))
+    "that, else as a copy; columns by 32 at most. Linear, of height and width by a factor or a fraction whose "
+    f"numerator is {MOST_PHASES} at most (with align_corners that of the sizes less 1): a convolution of a channel "
+    "each for each phase, and a layer that puts these side by side. At an output the processor does that"))
 def resize(context: Context, inputs: Inputs) -> Value:
-    """A copy whose rows and columns are repeated; of a tensor of integers one of the same integers."""
+    """A copy whose rows and columns are repeated; of a tensor of integers one of the same integers. Or blends."""
     value, mode = inputs[0], context.node.attributes.get("mode", "nearest")
+    if mode in ("linear", "bilinear"):
+        return _linear(context, inputs)
     if mode != "nearest":
-        raise NodeError(f"has mode {mode}; only nearest is supported: export the model with that",
+        raise NodeError(f"has mode {mode}; there are nearest and linear: export the model with one of these",
                         code="unsupported-form", attribute="mode")
     if isinstance(value, Quantised):
         return same_integers(context, value, lambda real: _repeated(context, real, inputs))
@@ -59,8 +64,26 @@ def _repeated(context: Context, value: Value | None, inputs: Inputs) -> Value:
                    arguments={**plain.arguments, "epilogue": (Upsample((down, across)),)})
 
 
-def _factors(context: Context, inputs: Inputs, shape: Sequence[int]) -> tuple[int, ...]:
-    """How often each axis is repeated, from sizes or scales."""
+def _linear(context: Context, inputs: Inputs) -> Value:
+    """Between neighbours: `gen.onnx.blended`."""
+    real, _ = context.feature_map(inputs[0])
+    shape, attributes = real.order.shape, context.node.attributes
+    for name in ("antialias", "exclude_outside"):
+        if attributes.get(name):
+            raise NodeError(f"has {name}; export the model without it", code="unsupported-form", attribute=name)
+    scales = _scales(context, inputs, shape)
+    if set(scales[:2]) != {1}:
+        raise NodeError(f"multiplies samples or channels, by {scales[:2]}; only height and width can be",
+                        code="unsupported-form", attribute="scales")
+    made = [max(1, int(size * scale + 1e-6)) for size, scale in zip(shape[2:], scales[2:], strict=True)]
+    if list(shape[2:]) == made:
+        return real
+    return blended(context, real, made, [places(_coordinates(context), size, count, scale) for size, count, scale
+                                         in zip(shape[2:], made, scales[2:], strict=True)])
+
+
+def _scales(context: Context, inputs: Inputs, shape: Sequence[int]) -> tuple[float, ...]:
+    """What each axis is multiplied by, from sizes or scales."""
     node, rank = context.node, len(shape)
     axes = [int(axis) % rank for axis in node.attributes.get("axes") or range(rank)]
     sizes = at(inputs, 3)
@@ -75,23 +98,34 @@ def _factors(context: Context, inputs: Inputs, shape: Sequence[int]) -> tuple[in
         # The region has been put in front of them.
         place = 1 if node.op == "Upsample" or context.opset < 11 else 2
         scales = constant(at(inputs, place), "scales").tolist()
-    factors = [1.0] * rank
+    found = [1.0] * rank
     for axis, scale in zip(axes, scales, strict=True):
-        factors[axis] = scale
+        found[axis] = float(scale)
+    return tuple(found)
+
+
+def _factors(context: Context, inputs: Inputs, shape: Sequence[int]) -> tuple[int, ...]:
+    """How often each axis is repeated."""
+    factors = _scales(context, inputs, shape)
     if any(factor < 1 or factor % 1 for factor in factors):
         raise NodeError(f"multiplies the axes by {', '.join(f'{factor:g}' for factor in factors)}; only whole factors "
                         "are supported", code="unsupported-form", attribute="scales")
     return tuple(map(int, factors))
 
 
+def _coordinates(context: Context) -> str:
+    """coordinate_transformation_mode; before that attribute there was one."""
+    if context.node.op == "Upsample" or context.opset < 11:
+        return "asymmetric"
+    return str(context.node.attributes.get("coordinate_transformation_mode", "half_pixel"))
+
+
 def _sources(context: Context, size: int, factor: int) -> np.ndarray:
     """The input's index of each output along an axis, as ONNX defines it; in float32, as onnxruntime computes it."""
     node, made = context.node, size * factor
     at_output = np.arange(made, dtype=np.float32)
-    # Before these attributes there was one way.
-    mode, nearest = "asymmetric", "floor"
+    mode, nearest = _coordinates(context), "floor"
     if node.op == "Resize" and context.opset > 10:
-        mode = node.attributes.get("coordinate_transformation_mode", "half_pixel")
         nearest = node.attributes.get("nearest_mode", "round_prefer_floor")
     half = np.float32(0.5)
     found: np.ndarray
