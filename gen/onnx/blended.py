@@ -69,11 +69,10 @@ def places(mode: str, size: int, made: int, scale: float) -> tuple[Fraction, Fra
 
 def _axis(size: int, made: int, start: Fraction, step: Fraction) -> _Axis:
     """Raises NodeError for phases that are too many."""
+    step = step if made > 1 else Fraction(1)
     phases, stride = step.denominator, step.numerator
     if size == 1:       # whatever lies beyond the edge is the edge
         return replace(_same(made), inputs=np.zeros(made, np.int64))
-    if made == 1:
-        phases = stride = 1
     if phases > MOST_PHASES:
         raise NodeError(f"makes {made} rows or columns of {size}, each of another blend; where the factor is a whole "
                         f"number or a fraction of numbers up to {MOST_PHASES}, blends repeat (align_corners has other "

@@ -12,7 +12,9 @@ from gen.ir import reference
 from gen.ir.graph import Conv
 from gen.options import CompileOptions
 from sim import functional
+from tests.compiled import compile_kept
 from tests.gen.qdq import Builder
+from tests.gen.test_compiler import run_and_compare
 from tests.gen.test_onnx_import import check
 
 Rng = np.random.Generator
@@ -30,12 +32,43 @@ def test_dilated_convolution(dilations: list[int], group: int, rng: Rng, tmp_pat
     check(b, tmp_path)
 
 
-def test_dilation_in_one_dimension(rng: Rng, tmp_path: Path) -> None:
+@pytest.mark.parametrize("length, dilation, pads, taps", [
+    (32, 4, [8, 0], 3), (32, 4, [4, 4], 3), (32, 4, [0, 0], 3), (30, 4, [4, 4], 3), (33, 2, [3, 1], 4),
+    (96, 32, [64, 0], 3), (100, 16, [48, 0], 4), (31, 2, [0, 5], 2), (8, 4, [3, 7], 2)])
+@pytest.mark.parametrize("form", ["one", "row", "column"])
+@pytest.mark.parametrize("group", [1, 20])
+def test_dilation_in_one_dimension(length: int, dilation: int, pads: list[int], taps: int, form: str, group: int,
+                                   rng: Rng, tmp_path: Path) -> None:
+    """No zeros between taps; a copy first where rows of the map would not be full, and one after it for what is left.
+    A layer that follows it reads what it makes.
+    """
     b = Builder(rng)
-    y = b.node("Conv", b.dequantize(b.input(1, 4, 30)), b.weights(4, 4, 3), dilations=[4], pads=[4, 4])
-    b.output(b.quantize(y), rank=3)
+    size, kernel = {"one": ([length], [taps]), "row": ([1, length], [1, taps]),
+                    "column": ([length, 1], [taps, 1])}[form]
+    one = len(size) == 1
+    steps = {"one": [dilation], "row": [1, dilation], "column": [dilation, 1]}[form]
+    around = {"one": pads, "row": [0, pads[0], 0, pads[1]], "column": [pads[0], 0, pads[1], 0]}[form]
+    x = b.dequantize(b.input(1, 20, *size), 0.05, 3)
+    y = b.node("Conv", x, b.weights(20, 20 // group, *kernel), b.bias(20), dilations=steps, pads=around, group=group)
+    y = b.node("Conv", b.requantize(b.node("Relu", y), 0.05, -5), b.weights(7, 20, *[1] * len(size)))
+    b.output(b.quantize(y), rank=3 if one else 4)
     graph, _ = check(b, tmp_path)
-    assert isinstance(graph.layers[0], Conv) and graph.layers[0].weights.shape == (4, 4, 1, 9)
+    kernels = [layer.weights.shape[2:] for layer in graph.layers if isinstance(layer, Conv)]
+    assert max(kernel[0] * kernel[1] for kernel in kernels) <= taps
+    program, kept = compile_kept(graph, NpuConfig.preset(16))
+    run_and_compare(program, kept, 1, ("load", "store"))
+
+
+@pytest.mark.parametrize("dilations, taps", [([6, 12], (3, 1)), ([12, 12], (1, 1)), ([7, 3], (3, 3)), ([9, 9], (1, 1))])
+def test_taps_that_see_nothing(dilations: list[int], taps: tuple[int, int], rng: Rng, tmp_path: Path) -> None:
+    """As of the branches that look far in small maps: what sees but padding is left out."""
+    b = Builder(rng)
+    y = b.node("Conv", b.dequantize(b.input(1, 4, 8, 9), 0.05, 3), b.weights(4, 4, 3, 3), b.bias(4),
+               dilations=dilations, pads=dilations * 2)
+    b.output(b.quantize(y))
+    graph, _ = check(b, tmp_path)
+    kernel = graph.layers[0].weights
+    assert tuple(np.count_nonzero(kernel.any(axis=(0, 1)), axis=axis).max() for axis in (0, 1)) == taps
 
 
 @pytest.mark.parametrize("padding", [{}, dict(pads=[1, 1, 1, 1], count_include_pad=1)])

@@ -148,7 +148,7 @@ def test_to_another_scale(rng: Rng, tmp_path: Path) -> None:
 @pytest.mark.parametrize("factors, phases", [
     ((2, 2), 4), ((4, 2), 8), ((1, 3), 3), ((8, 8), 16), ((0.5, 0.5), 1), ((0.25, 1), 1), ((1.5, 0.75), 9),
     ((1, 0.125), 1), ((8, 0.5), 8),
-    ((1, 16), 16)])
+    ((1, 16), 16), ((0.125, 0.6), 3)])
 @pytest.mark.parametrize("coordinates", ["half_pixel", "asymmetric"])
 def test_linear(factors: tuple[float, float], phases: int, coordinates: str, rng: Rng, tmp_path: Path) -> None:
     """Between neighbours: within a unit of what onnxruntime makes, a flat map stays flat."""

@@ -1,19 +1,20 @@
 """Convolutions."""
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from math import prod
 
 import numpy as np
 
 from gen.onnx.arrangement import result_order
+from gen.onnx.channels import viewed
 from gen.onnx.context import Context
 from gen.onnx.edges import pad_integer, stored
 from gen.onnx.model import Node, NodeError
 from gen.onnx.registry import Inputs, Registry, at
-from gen.onnx.values import Padded, Value, channels_shape
+from gen.onnx.values import Padded, Real, Value, channels_shape
 from gen.onnx.weights import MAX_WEIGHTS, Kernel, bias_of, convolved, weights_of
-from gen.onnx.windows import MAX_KERNEL, Windows, dilated, resolve
+from gen.onnx.windows import MAX_KERNEL, MAX_PADS, Windows, dilated, resolve
 
 __all__ = ["HANDLERS", "convolution", "ungrouped"]
 
@@ -57,11 +58,80 @@ def _dilated(weights: np.ndarray, dilations: Sequence[int]) -> np.ndarray:
     return result
 
 
+def _reaching(weights: np.ndarray, dilations: Sequence[int], windows: Windows, size: Sequence[int]
+              ) -> tuple[np.ndarray, Windows]:
+    """A kernel, with the windows that it then has, without the first and last taps that see nothing but zeros."""
+    pads = list(windows.pads)
+    kept = [slice(None)] * 2
+    for axis, (step, stride, made, length) in enumerate(zip(
+            dilations, windows.stride, windows.output, size, strict=True)):
+        taps, begin = weights.shape[2 + axis], pads[axis]
+        # The elements that a tap sees, from the first output to the last one.
+        first = np.arange(taps) * step - begin
+        seen = [any(0 <= at + stride * y < length for y in range(made)) for at in first]
+        found = np.flatnonzero(seen) if any(seen) else np.array([0])
+        # What is left of the padding is not negative.
+        low = min(int(found[0]), begin // step)
+        high = max(int(found[-1]), -(-(length - 1 - (made - 1) * stride + begin) // step))
+        kept[axis] = slice(low, min(high + 1, taps))
+        count = kept[axis].stop - low
+        pads[axis] = begin - low * step
+        pads[axis + 2] = max(0, (made - 1) * stride + (count - 1) * step + 1 - length - pads[axis])
+    if kept == [slice(0, taps) for taps in weights.shape[2:]]:
+        return weights, windows
+    weights = weights[:, :, kept[0], kept[1]]
+    extent = dilated(weights.shape[2:], dilations)
+    return weights, replace(windows, kernel=(extent[0], extent[1]), pads=(pads[0], pads[1], pads[2], pads[3]))
+
+
+@dataclass(frozen=True)
+class _Folded:
+    """A map of one row, or of one column, in rows as long as it is from a tap of a kernel to the next: so the taps are
+    below each other. In memory the pixels stay where they are.
+
+    ``pads``: (top, left, bottom, right) that the map gets first so that rows are full, ``input`` its rows and columns
+    then, with ``windows`` over these.
+    """
+
+    pads: tuple[int, int, int, int]
+    input: tuple[int, int]
+    windows: Windows
+
+
+def _folded(dims: tuple[int, int, int], windows: Windows, dilations: Sequence[int], taps: Sequence[int]
+            ) -> _Folded | None:
+    """None for other maps and kernels, and where ``dilations`` are 1."""
+    axis = 1 if dims[1] == 1 else 0
+    step, count, length, made = dilations[axis], taps[axis], dims[1 + axis], windows.output[axis]
+    if (dims[2 - axis] != 1 or taps[1 - axis] != 1 or windows.pads[1 - axis] or windows.pads[3 - axis]
+            or windows.stride[axis] != 1 or min(step, count) < 2):
+        return None
+    top, lead = divmod(windows.pads[axis], step)
+    tail = -(lead + length) % step
+    rows, outputs = (lead + length + tail) // step, -(-made // step)
+    if max(lead, tail) > MAX_PADS[axis]:
+        return None
+    return _Folded((0, lead, 0, tail) if axis else (lead, 0, tail, 0), (rows, step), Windows(
+        (count, 1), (1, 1), (top, 0, max(0, outputs + count - 1 - rows - top), 0), (outputs, step)))
+
+
+def _below(context: Context, source: Real, folded: _Folded) -> Real | None:
+    """``source`` as the map of its rows; None for what lies in memory in another way."""
+    pads = folded.pads
+    if any(pads):
+        padded = Padded(context.node.name, source, pads, 0.0)
+        source = context.activation(stored(context.graph, padded))
+    channels = source.order.shape[1]
+    found = viewed(context.graph, source, (channels, *folded.input))
+    return found if context.graph.tensors[found.quantised.tensor].shape == (channels, *folded.input) else None
+
+
 @HANDLERS.handles("Conv", conditions=(
     "a layer of its own; one or two spatial axes, constant weights. Horizontal strides above 7 where they are products "
-    "of shorter ones, as those of patch embeddings are. Groups other than depthwise as a full "
-    "convolution with zeros. Dilation as a kernel with zeros between the taps, which take their time; with it the "
-    "kernel is at most 63x63"))
+    "of shorter ones, as those of patch embeddings are. Groups other than depthwise as a full convolution with zeros. "
+    "Dilation along an axis, where the other is 1, without zeros, after a copy where it does not divide the length; "
+    "any other as a kernel of 63x63 at most with zeros between the taps, which take their time. Taps that see nothing "
+    "but padding are left out"))
 def convolution(context: Context, inputs: Inputs) -> Value:
     node = context.node
     padded = inputs[0] if isinstance(inputs[0], Padded) else None
@@ -75,9 +145,20 @@ def convolution(context: Context, inputs: Inputs) -> Value:
     if padded and merged is None:
         source, dims = context.feature_map(stored(context.graph, padded))
     windows, pad_value = merged or (resolve(node.attributes, dims[1:], weights.shape[2:]), None)
-    weights = _dilated(weights, node.attributes.get("dilations") or [1] * (rank - 2))
+    dilations = list(node.attributes.get("dilations") or [1] * (rank - 2))
     if rank == 3:
-        weights = weights[:, :, None, :]
+        weights, dilations = weights[:, :, None, :], [1, *dilations]
+    if pad_value in (None, source.zero_point):
+        weights, windows = _reaching(weights, dilations, windows, dims[1:])
+    order = result_order((weights.shape[0], *windows.output), rank)
+    folded = _folded(dims, windows, dilations, weights.shape[2:]) if pad_value in (None, source.zero_point) else None
+    below = _below(context, source, folded) if folded else None
+    if folded and below:
+        source, windows, weights = below, folded.windows, weights.reshape(*weights.shape[:2], -1, 1)
+        whole = np.arange(weights.shape[0] * prod(windows.output)).reshape(weights.shape[0], -1)
+        order = whole[:, :order[0, 0].size].reshape(order.shape)
+    else:
+        weights = _dilated(weights, dilations)
     groups = int(node.attributes.get("group", 1))
     depthwise = groups == dims[0] == weights.shape[0] > 1
     if groups < 1 or weights.shape[0] % groups:
@@ -90,5 +171,4 @@ def convolution(context: Context, inputs: Inputs) -> Value:
     if merged is None and context.graph.tensors[source.quantised.tensor].zero_point != source.zero_point:
         pad_value = source.zero_point   # zero is elsewhere for this reader
     bias = bias_of(at(inputs, 2), weights.shape[0], broadcast=False)
-    order = result_order((weights.shape[0], *windows.output), rank)
     return convolved(node.name, source, Kernel(weights, scale, bias, depthwise), windows, order, pad_value)
