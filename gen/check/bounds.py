@@ -87,7 +87,8 @@ class Bounds:
         apart = [self._apart[name] for name in layer.operands]
         if not any(numbers.any() for numbers in apart):
             return bias
-        parts = [np.ceil(numbers * _PARTS).astype(np.int64) for numbers in apart]
+        parts = [np.broadcast_to(np.ceil(numbers * _PARTS).astype(np.int64), self.values(name).shape)
+                 for name, numbers in zip(layer.operands, apart, strict=True)]
         return np.asarray(layer.sum_distance(parts) * (scale / _PARTS)) + bias
 
 

@@ -247,10 +247,12 @@ def _unknown(node: Node) -> str:
                 "replace it by operators of ONNX, or give the model a function of that name")
     if not node.domain and node.op in REFUSED:
         return f"{node.op} {REFUSED[node.op]}"
+    if not node.domain:
+        return f"{node.op} has no layer on the machine; docs/models.md lists all that have one"
+    # ONNX's own are known to be ones; others may be misspelt.
     near = get_close_matches(node.op, [op for domain, op in HANDLERS if domain == node.domain], n=1)
-    place = f" in the domain {node.domain}" if node.domain else ""
-    return (f"{node.op} has no layer on the machine{place}{f', but {near[0]} has' if near else ''}; docs/models.md "
-            "lists all that have one")
+    return (f"{node.op} has no layer on the machine in the domain {node.domain}"
+            f"{f', but {near[0]} has' if near else ''}; docs/models.md lists all that have one")
 
 
 def _constants(node: Node, inputs: Mapping[str, Value | None]) -> dict[str, np.ndarray] | None:

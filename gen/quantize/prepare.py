@@ -14,6 +14,7 @@ from gen.onnx.light import inferred, light, without_initializers
 from gen.onnx.names import unique
 from gen.onnx.passes import (
     as_shaped,
+    drop_casts,
     drop_unused,
     find_prelus,
     hoist_transposes,
@@ -24,6 +25,7 @@ from gen.onnx.passes import (
 )
 from gen.onnx.runtime import OnnxruntimeError, RuntimeModel
 from gen.quantize.averages import count_padding
+from gen.quantize.dynamic import of_running, undo_running
 from gen.quantize.float_weights import float_weights, of_weights
 from gen.quantize.layer_norms import find_layer_norms
 from gen.quantize.masks import make_masks_finite
@@ -31,6 +33,7 @@ from gen.quantize.norms import spread_norms
 from gen.quantize.options import QuantizeError
 from gen.quantize.quotients import spread_quotients
 from gen.quantize.shifts import move_shifts
+from gen.quantize.single import in_single
 from gen.quantize.sums_apart import keep_sums_apart
 
 __all__ = ["initializers", "prepare", "quantised_node"]
@@ -51,23 +54,24 @@ def initializers(model: onnx.ModelProto) -> dict[str, onnx.TensorProto]:
 
 def quantised_node(model: onnx.ModelProto) -> onnx.NodeProto | None:
     """The first node of a model that belongs to one whose activations are quantised."""
-    weights = {node.output[0] for node in of_weights(model.graph)}
+    undone = {node.output[0] for node in (*of_weights(model.graph), *of_running(model.graph))}
     return next((node for node in model.graph.node
-                 if node.op_type.startswith(_QUANTISED) and node.output[0] not in weights), None)
+                 if node.op_type.startswith(_QUANTISED) and node.output[0] not in undone), None)
 
 
 def prepare(model: onnx.ModelProto, whole: Collection[str] = ()) -> onnx.ModelProto:
     """``model`` with the same results; it stays as it is. Types and shapes of its values are in ``value_info``.
     Nodes of the names ``whole`` are not taken apart.
 
-    Weights that are integers become the numbers that they stand for. onnxruntime's basic optimisations fold constants,
+    Weights that are integers become the numbers that they stand for, and so do activations that are quantised while the
+    model runs; all float numbers become float32. onnxruntime's basic optimisations fold constants,
     and batch norms and constant operands into the layers in front of them. Raises QuantizeError for a model that is
     quantised already, or that onnxruntime does not take.
     """
     if (node := quantised_node(model)) is not None:
         raise QuantizeError(f"node {node.name} ({node.op_type}): the model is quantised already, or a part of it; give "
                             "the float model it was made from", code="quantised-already")
-    model = float_weights(model)
+    model = float_weights(undo_running(in_single(model)))
     opset = max((o.version for o in model.opset_import if o.domain in ("", "ai.onnx")), default=0)
     if opset < _OPSET:
         older = _without_defaults(model)
@@ -83,7 +87,7 @@ def prepare(model: onnx.ModelProto, whole: Collection[str] = ()) -> onnx.ModelPr
         copy = onnx.ModelProto()
         copy.CopyFrom(model)
         model = spread_norms(copy)
-    model = _optimised(_spread(model, whole))
+    model = drop_casts(_optimised(_spread(model, whole)))
     # Some of it once more, as there are more constants now.
     for apply in (keep_sums_apart, make_masks_finite, find_layer_norms, spread_norms, spread_quotients, count_padding,
                   hoist_transposes, sink_transposes, merge_pool_padding, find_prelus, move_shifts, drop_unused):

@@ -58,7 +58,16 @@ def scaled_by_channel(b: Builder) -> str:
     return b.quantize(b.node("PRelu", x, slopes), _STEP / 4, 0)
 
 
-MODELS = (upsampled_branches, added_functions, scaled_by_channel)
+def joined_rows(b: Builder) -> str:
+    """Rows of two tensors, of which one is brought to the scale of the whole first, and the other has it."""
+    x = b.requantize(b.input(1, 4, 8, 8, number=np.float32), _STEP, 0)
+    parts = [b.requantize(b.node("Conv", x, b.weights(4, 4, 3, 3), pads=[1] * 4, strides=[down, 1]), scale, 0)
+             for down, scale in ((1, 0.05), (2, _STEP))]
+    whole = b.requantize(b.node("Concat", *parts, axis=2), 0.05, 0)
+    return b.quantize(b.node("Conv", whole, b.weights(4, 4, 1, 1)), 0.05, 0)
+
+
+MODELS = (upsampled_branches, added_functions, scaled_by_channel, joined_rows)
 
 
 @pytest.fixture(params=MODELS)

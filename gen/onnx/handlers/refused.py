@@ -27,7 +27,8 @@ REFUSALS: Mapping[tuple[str, ...], str] = {
     ("ArgMax", "ArgMin", "TopK", "NonMaxSuppression", "LogSoftmax", "Hardmax"):
         "has no layer on the machine, nor a step at the end of its work, where Softmax is the only one",
     ("DynamicQuantizeLinear", "ConvInteger", "MatMulInteger"):
-        "belongs to a model that is quantised while it runs; quantise it statically, by calibration samples",
+        "belongs to a model that is quantised while it runs; with --calibrate it is quantised on samples, as the float "
+        "model that it stands for",
     ("GridSample", "AffineGrid", "RoiAlign", "MaxRoiPool", "DeformConv", "MaxUnpool"):
         "has no layer on the machine, which reads pixels at fixed distances",
 }

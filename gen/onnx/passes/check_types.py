@@ -26,6 +26,7 @@ _SHAPED_AS = {
     "QGemm": ("Gemm", slice(0, 6, 3)),
     **{op: ("Identity", slice(1)) for op in (
         "FastGelu", "Gelu", "QuickGelu", "LayerNormalization", "SimplifiedLayerNormalization")},
+    "DynamicQuantizeLSTM": ("LSTM", slice(3)),
 }
 #: Their attributes that those do not have.
 _OWN = ("channels_last", "opset")
@@ -101,7 +102,8 @@ def _make_plain(node: onnx.NodeProto) -> None:
     if node.op_type == "QGemm" and (len(node.input) < 8 or not node.input[7]):
         return      # its result is float
     op, inputs = _SHAPED_AS[node.op_type]
-    plain = helper.make_node(op, list(node.input)[inputs], list(node.output)[:1])
+    outputs = list(node.output)
+    plain = helper.make_node(op, list(node.input)[inputs], outputs if op == "LSTM" else outputs[:1])
     if op != "Identity":
         plain.attribute.extend(attribute for attribute in node.attribute if attribute.name not in _OWN)
     node.CopyFrom(plain)
