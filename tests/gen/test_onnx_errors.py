@@ -164,7 +164,7 @@ MODELS: list[tuple[Callable[[Builder, str], str], dict[str, Any]]] = [
     (lambda b, x: b.node("LeakyRelu", conv(b, x)), dict(code="not-quantised", operator="LeakyRelu", maker="conv2")),
     (lambda b, x: b.node("Concat", x, b.requantize(conv(b, x)), axis=1),
      dict(code="operand-shapes", operator="Concat")),
-    (lambda b, x: _resized(b, x, [1, 1, 2, 2], mode="linear"),
+    (lambda b, x: _resized(b, x, [1, 1, 2, 2], mode="cubic"),
      dict(code="unsupported-form", operator="Resize", attribute="mode")),
     (lambda b, x: _resized(b, x, [1, 1, 1.5, 2]), dict(code="unsupported-form", operator="Resize", attribute="scales")),
     (lambda b, x: _resized(b, x, [1, 1, 0.5, 0.5]),

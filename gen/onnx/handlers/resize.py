@@ -76,6 +76,10 @@ def _linear(context: Context, inputs: Inputs) -> Value:
         raise NodeError(f"multiplies samples or channels, by {scales[:2]}; only height and width can be",
                         code="unsupported-form", attribute="scales")
     made = [max(1, int(size * scale + 1e-6)) for size, scale in zip(shape[2:], scales[2:], strict=True)]
+    if _coordinates(context) == "align_corners" and any(
+            abs(size * scale - count) > 1e-3 for size, scale, count in zip(shape[2:], scales[2:], made, strict=True)):
+        raise NodeError("has align_corners and scales that give no whole size, which ONNX and onnxruntime take in "
+                        "different ways; export the model with sizes", code="unsupported-form", attribute="scales")
     if list(shape[2:]) == made:
         return real
     return blended(context, real, made, [places(_coordinates(context), size, count, scale) for size, count, scale
