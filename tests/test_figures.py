@@ -69,6 +69,23 @@ def test_a_typed_figure_is_found():
             wrong.lstrip("-").split()[0]: "not a figure"}}) == []
 
 
+def test_a_figure_that_is_typed_into_a_table_is_found():
+    known = record({"cycles": 71536})
+    outside = page("It takes 71,536 cycles.\n\n| x | cycles |\n|---|---|\n| net | 71,536 |", known=known)
+    (found,) = complaints(outside, {})
+    assert found == "docs/x.md:7: 71,536: typed into a table, where figures have names (docs/figures/README.md)"
+    inside = page(f"It takes 71,536 cycles.\n\n{TYPED_TABLE}", known=known)
+    assert [one.split(": ")[1] for one in complaints(inside, {})] == ["71,536"]
+    assert complaints(inside, {"docs/*": {"71,536": "not a figure"}}) == []
+
+
+def test_a_record_that_was_never_measured_is_found():
+    (found,) = complaints(page("71,536 cycles", known=record({"cycles": 71536}, state="")), {})
+    assert found == "docs/x.md: record known was never measured: run `python -m tests.figures record known`"
+    facts = msgspec.structs.replace(record({"cycles": 71536}, state=""), commands={})
+    assert complaints(page("71,536 cycles", others=facts), {}) == []
+
+
 def test_records_hold_below_their_heading_only():
     text = ("# A\n\n## B\n\n123 ns\n\n<!-- figures: known -->\n<!-- end of figures -->\n\n### C\n\n123 ns\n\n"
             "## D\n\n123 ns\n")
@@ -114,13 +131,17 @@ def test_a_word_for_no_sources_is_refused():
     assert len({digest(["compiler"]), digest(["time model"]), digest(["hardware:xcup"]), digest(["delays:xcup"])}) == 4
 
 
-TABLE = "<!-- table: known\n| a | {net.cycles} | {.used:.1%} | {1e3 * other/s:.2f} |\n-->\n<!-- end of table -->"
+TABLE = ("<!-- table: known\n| a | {net.cycles} | {.used:.1%} | {1e3 * other/s:.2f} "
+         "| {1e-3 * net.cycles * other/s:.2f} | {other/s / net.used:.4f} |\n-->\n<!-- end of table -->")
+
+
+TYPED_TABLE = "<!-- table: known\n| a | {cycles} | 71,536 |\n-->\n<!-- end of table -->"
 
 
 def test_tables_are_made_of_records():
     records = {"known": record({"net.cycles": 71536, "net.used": 0.98271}), "other": record({"s": 0.00512})}
     one = page(TABLE, **records)
-    assert "| a | 71,536 | 98.3 % | 5.12 |\n" in one.text
+    assert "| a | 71,536 | 98.3 % | 5.12 | 0.37 | 0.0052 |\n" in one.text
     assert complaints(one, {}) == []
     typed = Page("docs/x.md", one.text.replace("71,536", "71,537"), records.__getitem__)
     assert complaints(typed, {}) == [
@@ -166,6 +187,10 @@ def test_rows_are_called_by_what_tells_them_apart():
     rows = [{"net": "a", "macs": 64, "c": 1}, {"net": "a", "macs": 128, "c": 2}]
     assert numbers(rows) == {"a-64.macs": 64, "a-64.c": 1, "a-128.macs": 128, "a-128.c": 2}
     assert numbers([1, 2]) == {"0": 1, "1": 2}
+    points = [{"parameters": {"macs": macs, "density": 0.25}, "cycles": macs} for macs in (64, 128)]
+    assert numbers(points) == {
+        "64-0_25.parameters.macs": 64, "64-0_25.parameters.density": 0.25, "64-0_25.cycles": 64,
+        "128-0_25.parameters.macs": 128, "128-0_25.parameters.density": 0.25, "128-0_25.cycles": 128}
 
 
 def test_a_damaged_record_is_named(tmp_path: Path):

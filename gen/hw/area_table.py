@@ -4,7 +4,8 @@
 Synthesises the machines named, or those of all families, which takes minutes each, and writes all that it knows of them
 to ``area.json``; a machine that is there already is replaced. One of which the Verilog and all else that synthesis goes
 by is as it was (``key``) is not synthesised again. Results are kept, as those of ``build --synth`` are.
-``--list`` synthesises nothing: it prints what the table has.
+``--list`` synthesises nothing: it prints what the table has; with ``--components`` what each component takes of the
+machines named.
 """
 
 import argparse
@@ -27,7 +28,7 @@ from .area import TABLE, from_others, machines
 from .hardware import hardware_digest
 from .synth import synthesis_key, synthesize
 
-__all__ = ["MACHINES", "listed", "measure"]
+__all__ = ["MACHINES", "components", "listed", "measure"]
 
 #: Spread over families, and in each over sizes and over features that go with one component each.
 MACHINES = tuple(machine for family in FAMILIES.values() for machine in family.measured)
@@ -78,6 +79,28 @@ def listed() -> list[dict[str, Any]]:
     return rows
 
 
+def components(names: Sequence[str]) -> list[dict[str, Any]]:
+    """What each component of machines that are in the table takes. Raises BoardError, ConfigError, and NpugenError for
+    a machine that is not there.
+    """
+    known = {(one.family, one.config): one for one in machines()}
+    rows = []
+    for name in names or MACHINES:
+        board, config = _machine(name)
+        if (board.family, config) not in known:
+            raise NpugenError(f"{name} is not in {TABLE.name}: `python -m gen.hw.area_table {name}` synthesises it")
+        rows.append({"machine": name, **known[board.family, config].components})
+    return rows
+
+
+def _print_components(rows: list[dict[str, Any]]) -> None:
+    for row in rows:
+        print(row["machine"])
+        for name, taken in row.items():
+            if name != "machine":
+                print(f"  {name}: {', '.join(f'{kind} {count:,.10g}' for kind, count in taken.items() if count)}")
+
+
 def _print(rows: list[dict[str, Any]]) -> None:
     for row in rows:
         taken = ", ".join(f"{kind} {row[kind]:,.10g} ({share:.0f} %)" for kind, share in row["of_device_%"].items())
@@ -92,6 +115,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("machines", nargs="*", metavar="BOARD:MACS[:FEATURES[:PURPOSE]]",
                         help="default: those of all families")
     parser.add_argument("--list", action="store_true", help="synthesise nothing; print what the table has")
+    parser.add_argument("--components", action="store_true", help="of --list: what each component takes")
     parser.add_argument("--json", action="store_true", help="of --list: as JSON")
     return parser.parse_args()
 
@@ -112,7 +136,9 @@ if __name__ == "__main__":
     arguments = _arguments()
     try:
         if arguments.list:
-            print(json.dumps(listed())) if arguments.json else _print(listed())
+            rows = components(arguments.machines) if arguments.components else listed()
+            show = _print_components if arguments.components else _print
+            print(json.dumps(rows)) if arguments.json else show(rows)
         else:
             main(arguments.machines)
     except NpugenError as error:

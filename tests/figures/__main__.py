@@ -34,8 +34,9 @@ def known_constants() -> Constants:
 
 def complaints(page: Page, constants: Constants) -> list[str]:
     """What is wrong with a page, a line each, with what would help."""
-    found = [f"{one}: in no record that holds there (docs/figures/README.md)"
-             for one in page.typed(constants_of(page.name, constants))]
+    found = [f"{one} (docs/figures/README.md)" for one in page.typed(constants_of(page.name, constants))]
+    found += [f"{page.name}: record {name} was never measured: run `python -m tests.figures record {name}`"
+              for name in page.unknown()]
     found += [f"{page.name}: record {name} is of an earlier state: run `python -m tests.figures record {name}`"
               for name in page.stale()]
     if page.written() != page.text:
@@ -102,7 +103,8 @@ def main(words: list[str]) -> int:
     elif arguments.command == "list":
         for name in names:
             one = load(name)
-            print(f"{name:24} {'quick' if one.quick else '':6} {one.age:8} {' ; '.join(one.commands.values())}")
+            age = one.age if one.commands else "others'"
+            print(f"{name:24} {'quick' if one.quick else '':6} {age:8} {' ; '.join(one.commands.values())}")
     else:
         constants = known_constants()
         found = [line for page in pages() for line in complaints(page, constants)]

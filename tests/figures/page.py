@@ -5,8 +5,8 @@ In a page stand
     <!-- figures: NAME, NAME -->            records that hold for the heading above it and the headings below that one
     <!-- end of figures -->                 between the two: which of them are of an earlier state, written here
 
-    <!-- table: NAME                        rows with {figure}, {1e3 * figure:.1f}, {other-record/figure:.1%} in them;
-    | ... |                                 {.last}: of the figure before, another last part of the name
+    <!-- table: NAME                        rows with {figure}, {1e3 * figure:.1f}, {other-record/figure:.1%},
+    | ... |                                 {figure / figure:.1f} in them; {.last}: another last part of the one before
     -->
     <!-- end of table -->                   between the two: the same with the figures, written here
 """
@@ -28,7 +28,8 @@ _REGION = re.compile(r"(<!-- figures: ([^>]*?) -->\n).*?(<!-- end of figures -->
 _TABLE = re.compile(r"(<!-- table: (\S+)\n(.*?)-->\n).*?(<!-- end of table -->\n)", re.S)
 #: Characters of a command that a line of a remark holds.
 _COMMAND = 110
-_PLACE = re.compile(r"\{(?:([\de.-]+) \* )?(?:([\w-]+)/)?([\w.%-]+?)(?::([^{}]*))?\}")
+_TERM = r"(?:[\w-]+/)?[\w.%-]+?"
+_PLACE = re.compile(rf"\{{({_TERM}(?: [*/] {_TERM})*)(?::([^{{}}]*))?\}}")
 
 #: What holds no figures of ours: code, links' targets, comments, and what other commands write.
 _FENCED = re.compile(r"^```.*?^```$", re.S | re.M)
@@ -64,7 +65,8 @@ class Page:
                 raise ValueError(f"{self.name}: `{begin}... -->` and `{end}` do not go in pairs")
         names = [name for region in _REGION.finditer(self._plain) for name in region[2].split(", ")]
         for table in _TABLE.finditer(self._plain):
-            names += [table[2], *(place[2] for place in _PLACE.finditer(table[3]) if place[2])]
+            names += [table[2], *(term.split("/")[0] for place in _PLACE.finditer(table[3])
+                                  for term in place[1].split(" ") if "/" in term and term != "/")]
         self.records = {name: self.load(name) for name in dict.fromkeys(names)}
 
     def written(self) -> str:
@@ -89,24 +91,33 @@ class Page:
     def _filled(self, record: str, template: str) -> str:
         before = ""
 
-        def value(place: re.Match[str]) -> str:
+        def value(term: str) -> float:
             nonlocal before
-            figures = self.records[place[2] or record].figures
-            before = name = before.rpartition(".")[0] + place[3] if place[3].startswith(".") else place[3]
-            if name not in figures:
-                raise ValueError(f"{self.name}: record {place[2] or record} has no figure {name}")
-            figure = figures[name] * float(place[1]) if place[1] else figures[name]
-            return format(figure, place[4] or ",").replace("%", " %")
+            other, _, name = term.rpartition("/")
+            name = before.rpartition(".")[0] + name if name.startswith(".") else name
+            figures = self.records[other or record].figures
+            if name in figures:
+                before = name
+                return figures[name]
+            if not other and re.fullmatch(r"\d[\d.]*(e-?\d+)?", name):
+                return float(name)
+            raise ValueError(f"{self.name}: record {other or record} has no figure {name}")
 
-        return "\n" + _PLACE.sub(value, template)
+        def filled(place: re.Match[str]) -> str:
+            first, *rest = place[1].split(" ")
+            result = value(first)
+            for operator, term in zip(rest[::2], rest[1::2], strict=True):
+                result = result * value(term) if operator == "*" else result / value(term)
+            return format(result, place[2] or ",").replace("%", " %")
+
+        return "\n" + _PLACE.sub(filled, template)
 
     def _remark(self, names: list[str]) -> str:
         """Which records are not of the state at hand; once a page."""
         lines = []
         for name, record in ((name, self.records[name]) for name in names):
-            if record.commands and record.age != "now":
-                of = (f"Of a state that is not known ({record.source})" if record.age == "unknown" else
-                      f"Of an earlier state ({record.commit}, {record.date})")
+            if record.commands and record.age == "earlier":
+                of = f"Of an earlier state ({record.commit}, {record.date})"
                 # A command stays in one line; those that no line holds are named by their record.
                 commands = ", ".join(f"`{command}`".replace(" ", "\0") for command in record.commands.values())
                 if any(len(command) > _COMMAND for command in record.commands.values()):
@@ -119,11 +130,22 @@ class Page:
         """Records that must be measured again."""
         return [name for name, record in self.records.items() if record.due]
 
+    def unknown(self) -> list[str]:
+        """Records with commands whose figures none of these has given; those without are facts of others."""
+        return [name for name, record in self.records.items() if record.commands and record.age == "unknown"]
+
     def typed(self, constants: Constants) -> Iterator[str]:
-        """Lines with a number that is in no record that holds there, as ``docs/models.md:12: 71,536``."""
+        """Numbers that are no constants and are in no record that holds there, or stand in a table, where a figure has
+        its name: lines as ``docs/models.md:12: 71,536: in no record that holds there``.
+        """
+        rows = {number for number, line in enumerate(self._plain.split("\n"), 1) if line.startswith("|")}
         for line, number, records in self._numbers():
-            if not {number, "*"} & constants.keys() and not any(_is_of(number, record) for record in records):
-                yield f"{self.name}:{line}: {number}"
+            if {number, "*"} & constants.keys():
+                continue
+            if not any(_is_of(number, record) for record in records):
+                yield f"{self.name}:{line}: {number}: in no record that holds there"
+            elif line in rows:
+                yield f"{self.name}:{line}: {number}: typed into a table, where figures have names"
 
     def replaced(self, name: str, old: Record) -> tuple[str, list[str]]:
         """The text with figures of a record's ``old`` state replaced by those of the state at hand, where all figures

@@ -50,10 +50,10 @@ class Record(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     """``commands``: name of a part -> command of this project that prints the figures with ``--json``; the part's name
     begins those of its figures. ``keep``: patterns of the names that are recorded.
 
-    ``depends``: words of `digest`. ``state``: their digest when it was measured, empty where that is not known.
+    ``depends``: words of `digest`. ``state``: their digest when it was measured, empty where it was not yet.
     ``quick``: two minutes of a processor or less, so it must be of the state at hand wherever its commands can run;
-    what takes longer may be of an earlier one, which its pages then say. ``source``: where the figures come from, if
-    not from the commands.
+    what takes longer may be of an earlier one, which its pages then say. ``source``: where the facts of others are
+    from, which have no commands.
     """
 
     commands: dict[str, str]
@@ -137,7 +137,8 @@ def _commit() -> str:
 
 def numbers(found: Any, prefix: str = "") -> dict[str, int | float]:
     """The numbers in what ``--json`` printed, by dotted names. A row of a list is called by its first word, and by what
-    follows that where there are several of it; without a word, by its place.
+    follows that where there are several of it; by the values of an object that it begins with, such as a point's
+    parameters; without either, by its place.
     """
     if isinstance(found, bool) or found is None or isinstance(found, str):
         return {}
@@ -155,6 +156,8 @@ def numbers(found: Any, prefix: str = "") -> dict[str, int | float]:
 
 def _row_names(rows: list[Any]) -> list[str]:
     columns = [list(row.values()) if isinstance(row, dict) else [] for row in rows]
+    columns = [[" ".join(map(str, one[0].values())), *one[1:]] if one and isinstance(one[0], dict) else one
+               for one in columns]
     for length in range(1, max(map(len, columns), default=0) + 1):
         names = [_slug(" ".join(str(value) for value in values[:length])) for values in columns]
         if all(names) and len(set(names)) == len(names) and any(

@@ -8,10 +8,11 @@ import pytest
 
 from boards.registry import BOARDS, get_board
 from cores.config import PRESET_MACS
+from cores.errors import NpugenError
 from gen.cli import main
 from gen.hw import area
 from gen.hw.area import area_of, exceeded, from_others, machines
-from gen.hw.area_table import MACHINES, listed, measure
+from gen.hw.area_table import MACHINES, components, listed, measure
 from gen.hw.fit import largest_of
 from gen.hw.synth import Report
 
@@ -134,6 +135,14 @@ def test_the_boards_are_listed_with_memory_and_largest_machine(capsys: pytest.Ca
         assert board["memory"]["sustained"] <= board["memory"]["peak"]
     assert main(["boards"]) == 0
     assert "GB/s" in capsys.readouterr().out
+
+
+def test_components_of_a_machine_in_the_table():
+    (row,) = components(["zynq7020:64"])
+    (whole,) = (one for one in listed() if one["machine"] == "zynq7020:64")
+    assert sum(taken["lut"] for name, taken in row.items() if name != "machine") == whole["lut"]
+    with pytest.raises(NpugenError, match="zynq7020:32 is not in area.json: `python -m gen.hw.area_table zynq7020:32`"):
+        components(["zynq7020:32"])
 
 
 def test_the_script_of_the_table(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
