@@ -17,12 +17,13 @@ def check_form(machine: Machine, index: int, geometry: Instruction, instruction:
     config = machine.config
     window, alternate = instruction["kind"] == StepKind.WINDOW, geometry["words"] == WordForm.ALTERNATE
     words = -(-geometry["cols"] // config.word_columns(spread=geometry["words"] == WordForm.SPREAD))
-    window_fields = (instruction["blocks"], instruction["groups"], geometry["stride"])
+    one_block = (instruction["blocks"], instruction["groups"]) == (1, 1)
     for wrong, message in [
         (alternate and not window, "rows alternate that are no windows"),
         (geometry["shift"] and not alternate, "it has shift, and its rows do not alternate"),
         (window and geometry["words"] == WordForm.PIXELS, "a window's words are spread, or alternate"),
-        (window and window_fields != (1, 1, 1), "a window has one block, one group and stride 1"),
+        (window and not one_block, "a window has one block and one group"),
+        (window and not config.own_taps and geometry["stride"] != 1, "a window has stride 1"),
         (window and geometry["reads"] < words, f"{geometry['reads']} reads make {words} words"),
     ]:
         if wrong:
@@ -35,7 +36,7 @@ def multiply_windows(machine: Machine, index: int, geometry: Instruction, instru
 
     ``places``: (output pixels, 1), where their sums are. A tap whose weights are all zero is not looked at.
     """
-    config, bank = machine.config, instruction["bank"]
+    config, bank, stride = machine.config, instruction["bank"], geometry["stride"]
     rows, cols, reads = (geometry[name] for name in ("rows", "cols", "reads"))
     alternate = geometry["words"] == WordForm.ALTERNATE
     weights = step_lanes(config, steps, indexed=False)[0].astype(np.int64)
@@ -44,12 +45,16 @@ def multiply_windows(machine: Machine, index: int, geometry: Instruction, instru
     sums = machine.accumulators.sums[bank]
     for number, of_step in enumerate(weights, start=first):
         ky, part = divmod(number, geometry["kernel_w"])
+        part, phase = divmod(part, stride)
         shifted = bool(geometry["shift"]) and ky == 0
-        lines = (instruction["buf_base"] + ky * geometry["buf_row_pitch"] + part * (config.nnz_lanes // config.banks)
+        lines = (instruction["buf_base"] + ky * geometry["buf_row_pitch"]
+                 + part * (config.window_taps // config.banks) * stride + phase
                  + np.arange(rows + shifted) * geometry["buf_row_step"])
-        machine.check_entries(index, int(lines[-1]) + reads - 1)
+        machine.check_entries(index, int(lines[-1]) + (reads - 1) * stride)
         for group, of_group in enumerate(of_step):
             lanes = np.flatnonzero(of_group.any(axis=0))
+            if (lanes >= config.window_taps).any():
+                raise HazardError(index, f"a window has weights in lanes from {config.window_taps} on, without taps")
             if alternate:
                 own = places.reshape(rows, 2, cols)[:, group]
                 columns = 2 * outputs[:, None] + lanes
@@ -63,7 +68,7 @@ def multiply_windows(machine: Machine, index: int, geometry: Instruction, instru
                 raise HazardError(index, f"{reads} reads end before the taps of the last column")
             # With ``shift`` the upper group works for the row above.
             begin = int(shifted and group == 1)
-            entries = (lines[begin:begin + rows, None, None] + columns // config.banks
+            entries = (lines[begin:begin + rows, None, None] + columns // config.banks * stride
                        + columns % config.banks * config.input_depth)
             if machine.strict:
                 # Whether the last pair's second row is stored, the COMPUTE does not know.

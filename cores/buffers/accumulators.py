@@ -121,7 +121,7 @@ class Accumulators(AccumulatorsTiming, Component):
     @staticmethod
     def split(config: NpuConfig) -> bool:
         """Whether the upper group of output lanes has an address of its own."""
-        return bool(config.depthwise) and config.oc_groups > 1
+        return config.groups_alternate
 
     def _control(self, m: Module, name: str, enable: Value, address: Value) -> list[Value]:
         """Enable, first and address of the last cycles, the present one first."""

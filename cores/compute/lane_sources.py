@@ -38,6 +38,18 @@ class LaneSources:
         """Of what a row selects from, the channels of one of its lanes."""
         return channels
 
+    def row_ports(self) -> dict[str, wiring.Member]:
+        """Of a `MacRow`, beside those that all have; the array's ports of these names feed them."""
+        return {}
+
+    def own_tap(self, channels: Any, lane: int) -> Any:
+        """Of what a row selects from, what one of its lanes takes in windows, whatever it selects; None for nothing."""
+        return None
+
+    def of_row(self, sources: list[Any], row: int) -> Any:
+        """Of what was built, what a row selects from."""
+        return sources[row // self.config.ic_lanes % len(sources)]
+
     def follow(self, array: Any, word: Any) -> list[Any]:
         """The statements that tell the ``array`` what it has to know of the ``word`` whose pixels came a cycle ago."""
         return []

@@ -1,6 +1,6 @@
 """Multiplier array: select, multiply, sum."""
 
-from amaranth.hdl import Cat, Module, Signal, Value, signed, unsigned
+from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value, signed, unsigned
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
@@ -36,6 +36,7 @@ class MacRow(MacRowTiming, Component):
             "load_indices": In(1),                    # take the indices over
             "load_weights": In(1),                    # take the weights over, a cycle later
             **_clear_port(config),
+            **sources_of(config).row_ports(),
             "sums": Out(data.ArrayLayout(signed(config.array_sum_bits), config.pixel_lanes)),  # of each pixel
             "carry": Out(1),                          # to be added to the sum of pixel 1
         })
@@ -46,6 +47,11 @@ class MacRow(MacRowTiming, Component):
         group = packed_products(config)
         shift = PRODUCT_BITS + (group - 1).bit_length() if group else 0
 
+        takes_own: Value = Const(0, 1)      # the step is of windows
+        if sources.row_ports():
+            takes_own = Signal(name="takes_own", reset_less=True)
+            with m.If(self.load_indices):
+                m.d.sync += takes_own.eq(self.window)
         products: list[list[tuple[Value, Value | None]]] = []
         for lane in range(config.nnz_lanes):
             weight = Signal(signed(config.weight_bits), name=f"weight{lane}", reset_less=True)
@@ -60,9 +66,12 @@ class MacRow(MacRowTiming, Component):
             base = config.window_base(lane)
             channels = sources.of_lane(self.channels, lane)
             window = [channels[channel] for channel in range(base, base + config.select_fanin)]
+            own = sources.own_tap(self.channels, lane)
             lane_products: list[tuple[Value, Value | None]] = []
             for part in channel_layout(config).members:
                 chosen = select(index, [channel[part] for channel in window])
+                if own is not None:
+                    chosen = Mux(takes_own, own[part], chosen)
                 selected = Signal(len(chosen), name=f"selected{lane}_{part}", reset_less=True)
                 m.d.sync += selected.eq(chosen)
                 if group:
@@ -161,12 +170,13 @@ class MacArray(MacArrayTiming, Component):
             m.submodules[f"row{oc}"] = row
             lanes = range(oc * config.nnz_lanes, (oc + 1) * config.nnz_lanes)
             m.d.comb += [
-                row.channels.eq(sources[oc // config.ic_lanes % len(sources)]),
+                Value.cast(row.channels).eq(Value.cast(self.sources.of_row(sources, oc))),
                 Value.cast(row.weights).eq(Cat(self.weights[lane] for lane in lanes)),
                 Value.cast(row.indices).eq(Cat(self.indices[lane] for lane in lanes)),
                 row.load_indices.eq(self.load_indices),
                 row.load_weights.eq(self.load_weights),
-                *[getattr(row, name).eq(getattr(self, name)) for name in _clear_port(config)],
+                *[getattr(row, name).eq(getattr(self, name)) for name in (
+                    *_clear_port(config), *self.sources.row_ports())],
                 self.carries[oc].eq(row.carry),
                 *[self.sums[pixel * config.oc_lanes + oc].eq(row.sums[pixel]) for pixel in range(config.pixel_lanes)],
             ]

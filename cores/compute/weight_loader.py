@@ -100,7 +100,7 @@ class WeightLoader(WeightLoaderTiming, Component):
 
     def _made_indices(self) -> dict[str, list[Const]]:
         """The index beats of the kinds of steps that the machine has and that are always the same."""
-        always = {"window": self._window_indices}
+        always = {"window": self._window_indices} if self.config.gathered_taps else {}
         return {name: always[name]() for name in kind_flags(StepKind, self.config).members if name in always}
 
     def elaborate(self, platform):

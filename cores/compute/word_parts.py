@@ -9,6 +9,8 @@ from .loop_words import LoopWords
 from .pool_unit import PoolUnit
 from .rows.row_unit import RowUnit
 from .rows.row_words import RowWords
+from .spread.own_sources import OwnSources
+from .spread.phase_loops import PhaseLoops
 from .spread.spread_loops import SpreadLoops
 from .spread.spread_sources import SpreadSources
 from .spread.spread_words import SpreadWords
@@ -37,12 +39,12 @@ def word_kinds(config: NpuConfig) -> list[WordKind]:
 
 def loop_words_of(config: NpuConfig) -> LoopWords:
     """How the loops of a tile count its words."""
-    return part_of(config, LoopWords, {"depthwise": SpreadLoops})(config)
+    return part_of(config, LoopWords, {"gathered_taps": SpreadLoops, "own_taps": PhaseLoops})(config)
 
 
 def sources_of(config: NpuConfig) -> LaneSources:
     """What the multipliers choose from."""
-    return part_of(config, LaneSources, {"depthwise": SpreadSources})(config)
+    return part_of(config, LaneSources, {"gathered_taps": SpreadSources, "own_taps": OwnSources})(config)
 
 
 def pool_of(config: NpuConfig) -> PoolUnit:

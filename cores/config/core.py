@@ -92,6 +92,26 @@ class Core(Fields):
         return 1
 
     @property
+    def gathered_taps(self) -> int:
+        """Taps of a depthwise window that a step takes where each lane has all channels of a tap to select from."""
+        return 0
+
+    @property
+    def own_taps(self) -> int:
+        """The same where output lanes select from the pixels of a word, and have taps of their own channel beside."""
+        return 0
+
+    @property
+    def window_taps(self) -> int:
+        """Taps of a depthwise window that a step takes: those of a row of the kernel, in the first reduction lanes."""
+        return self.gathered_taps or self.own_taps
+
+    @property
+    def groups_alternate(self) -> bool:
+        """Whether groups of output lanes can make alternate rows of windows."""
+        return self.gathered_taps > 0 and self.oc_groups == 2
+
+    @property
     def word_places(self) -> int:
         """Places of an accumulator word: sums of one pixel from one group of output lanes."""
         return self.pixel_lanes * self.oc_groups

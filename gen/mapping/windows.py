@@ -1,8 +1,10 @@
 """Depthwise layers in windows (docs/architecture.md, "Spread words"): their geometry and their packed weights.
 
 Reduction lanes are neighbouring taps of one channel, and one COMPUTE makes one channel block of a tile: with `spread`
-for stride 1, with `alternate` for stride 2. A tile may have more rows than fit an accumulator bank: it is loaded and
-computed in bands of rows, so that the rows that two bands need are loaded once.
+for stride 1, with `alternate` for stride 2. Where output lanes have taps of their own channel (`NpuConfig.own_taps`),
+the words of all strides are spread, and taps that neighbour each other in a phase, every stride-th column, go together.
+A tile may have more rows than fit an accumulator bank: it is loaded and computed in bands of rows, so that the rows
+that two bands need are loaded once.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -21,7 +23,7 @@ from gen.lowering.tiles import Tiles
 from gen.mapping.base import LayerContext
 from gen.mapping.pack import pack_lanes, weight_parts
 from gen.mapping.plain import ConvMapping
-from gen.tiling.geometry import MAX_KERNEL, Geometry, SpatialTile, split
+from gen.tiling.geometry import MAX_KERNEL, Geometry, SpatialTile, row_entries, split
 from gen.tiling.schedule import (
     CHUNK_CYCLES,
     LATENCY,
@@ -44,10 +46,14 @@ _START_WEIGHT = 0.1
 
 @dataclass(frozen=True)
 class WindowGeometry(Geometry):
-    """The loops of a depthwise layer in windows. All input rows are loaded, and all columns in their own order."""
+    """The loops of a depthwise layer in windows. All input rows are loaded, and all columns: in their own order, or by
+    phases.
+    """
 
     #: Accumulator words that a band of a tile may take.
     band_words: int = 0
+    #: Phases of the columns that are computed one by one, the horizontal stride; 1 without.
+    phases: int = 1
 
     @classmethod
     def fitting(cls, layer: Conv, source: Tensor, target: Tensor, config: NpuConfig, *,
@@ -57,18 +63,19 @@ class WindowGeometry(Geometry):
         Raises LayerError where `Geometry.of` does.
         """
         plain = Geometry.of(layer, source, target, packed_out=packed_out)
-        strides = {(1, 1), (2, 2)} if config.oc_groups == 2 else {(1, 1)}
-        if not config.depthwise or not layer.depthwise or plain.stride not in strides:
+        strides = {(1, 1), (2, 2)} if config.groups_alternate else {(1, 1)}
+        if not config.depthwise or not layer.depthwise or not (config.own_taps or plain.stride in strides):
             return None
         # The plain geometry of a 1x1 kernel is one long row, which suits windows as well.
         geometry = cls(plain.kernel, plain.stride, plain.pads, plain.input_size, plain.output_size,
-                       column_step=plain.column_step, repeats=plain.repeats, band_words=config.acc_depth)
+                       column_step=plain.column_step, repeats=plain.repeats, band_words=config.acc_depth,
+                       phases=plain.stride[1] if config.own_taps else 1)
         return geometry if geometry.step_rows <= MAX_KERNEL else None
 
     @property
     def alternate(self) -> bool:
         """Groups of output lanes make alternate rows; otherwise they make different pixels of a row."""
-        return self.stride == (2, 2)
+        return self.stride == (2, 2) and self.phases == 1
 
     @property
     def shift(self) -> bool:
@@ -81,8 +88,9 @@ class WindowGeometry(Geometry):
         return self.kernel[0] + 2 * self.alternate - self.shift
 
     def tap_groups(self, config: NpuConfig) -> int:
-        """Steps that the taps of a kernel row take."""
-        return -(-self.kernel[1] // config.nnz_lanes)
+        """Steps that the taps of a kernel row take: of each phase those of so many taps, then the next ones."""
+        whole, rest = divmod(self.kernel[1], config.window_taps * self.phases)
+        return whole * self.phases + min(rest, self.phases)
 
     def step_of(self, tap_row: int, group: int) -> int:
         """The step row in which a group of output lanes multiplies a row of taps."""
@@ -92,7 +100,8 @@ class WindowGeometry(Geometry):
 
     def reads(self, cols: int, config: NpuConfig) -> int:
         """Reads of an input row that cover the taps of ``cols`` outputs, and no fewer than there are words."""
-        columns = (cols - 1) * self.stride[1] + min(config.nnz_lanes, self.kernel[1])
+        taps = min(config.window_taps, -(-self.kernel[1] // self.phases))
+        columns = (cols - 1) * self.stride[1] // self.phases + taps
         return max(-(-columns // config.banks), -(-cols // self.word_columns(config)))
 
     def band_rows(self, spatial: SpatialTile, config: NpuConfig) -> int:
@@ -122,7 +131,7 @@ class WindowGeometry(Geometry):
 
     @property
     def load_stride(self) -> int:
-        return 1
+        return self.phases
 
     @property
     def words_form(self) -> WordForm:
@@ -144,8 +153,8 @@ class WindowGeometry(Geometry):
 
     def _row_pitch(self, cols: int, config: NpuConfig) -> int:
         columns = (cols - 1) * self.stride[1] + self.kernel[1]
-        read = (self.tap_groups(config) - 1) * config.nnz_lanes // config.banks + self.reads(cols, config)
-        return max(-(-columns // config.banks), read)
+        further = (self.tap_groups(config) - 1) // self.phases * config.window_taps // config.banks
+        return max(row_entries(columns, self.phases, config.banks), (further + self.reads(cols, config)) * self.phases)
 
     def _rows_read(self, rows: int) -> int:
         # The upper half of the last pair is computed even where the output does not have it.
@@ -158,7 +167,7 @@ class WindowGeometry(Geometry):
                        rows: range | None = None) -> Mapping[str, int]:
         rows = range(self.step_rows) if rows is None else rows
         return {
-            "kernel_h": len(rows), "kernel_w": self.tap_groups(config), "stride": 1,
+            "kernel_h": len(rows), "kernel_w": self.tap_groups(config), "stride": self.phases,
             "rows": -(-spatial.rows // self.word_rows), "cols": spatial.cols, "buf_row_pitch": spatial.row_pitch,
             "buf_row_step": self.buffer_row_step(spatial), "buf_block_pitch": spatial.entries,
             "words": self.words_form, "shift": int(self.shift and rows.start == 0),
@@ -175,15 +184,18 @@ class WindowWeights:
     def __init__(self, layer: Conv, geometry: WindowGeometry, config: NpuConfig) -> None:
         self._config = config
         channels, _, height, width = layer.weights.shape
-        groups, lanes, tn = geometry.tap_groups(config), config.nnz_lanes, config.ic_lanes
+        groups, lanes, tn = geometry.tap_groups(config), config.window_taps, config.ic_lanes
         blocks = -(-channels // tn)
-        taps = np.zeros((blocks * tn, height, groups * lanes), np.int16)
+        parts = -(-groups // geometry.phases)
+        taps = np.zeros((blocks * tn, height, parts * lanes * geometry.phases), np.int16)
         taps[:channels, :, :width] = layer.weights[:, 0]
-        by_row = taps.reshape(blocks, tn, height, groups, lanes).transpose(0, 2, 3, 1, 4)
-        steps = np.zeros((blocks, geometry.step_rows, groups, config.oc_groups, tn, lanes), np.int16)
+        # Of a part the phases, of a phase its taps.
+        by_part = taps.reshape(blocks, tn, height, parts, lanes, geometry.phases).transpose(0, 2, 3, 5, 1, 4)
+        by_row = by_part.reshape(blocks, height, parts * geometry.phases, tn, lanes)[:, :, :groups]
+        steps = np.zeros((blocks, geometry.step_rows, groups, config.oc_groups, tn, config.nnz_lanes), np.int16)
         for group in range(config.oc_groups):
             for row in range(height):
-                steps[:, geometry.step_of(row, group), :, group] = by_row[:, row]
+                steps[:, geometry.step_of(row, group), :, group, :, :lanes] = by_row[:, row]
         self._parts = list(weight_parts(steps, config))
         tiles, offset = [], 0
         for block in range(blocks):

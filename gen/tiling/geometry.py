@@ -14,7 +14,7 @@ from gen.ir.tensor import Tensor
 
 __all__ = [
     "Geometry", "MAX_BEATS", "MAX_BLOCKS", "MAX_KERNEL", "MAX_PAD_ROWS", "MAX_STRIDE", "SpatialTile",
-    "Split", "input_range", "part_counts", "split", "tilings",
+    "Split", "input_range", "part_counts", "row_entries", "split", "tilings",
 ]
 
 # Limits that layers and tilings run into.
@@ -153,7 +153,7 @@ class Geometry:
     def _row_pitch(self, cols: int, config: NpuConfig) -> int:
         """Entries of an input row: up to the partners of the last output, so that its reads stay inside the block."""
         outputs = -(-cols // config.banks) * config.banks
-        return _row_entries((outputs - 1) * self.stride[1] + self.kernel[1], self.stride[1], config.banks)
+        return row_entries((outputs - 1) * self.stride[1] + self.kernel[1], self.stride[1], config.banks)
 
     def _rows_read(self, rows: int) -> int:
         """Input rows that the machine reads for ``rows`` output rows."""
@@ -239,7 +239,7 @@ def input_range(start: int, length: int, size: int) -> tuple[int, int, int, int]
     return min(first, size - 1), data, before, length - data - before
 
 
-def _row_entries(columns: int, stride: int, banks: int) -> int:
+def row_entries(columns: int, stride: int, banks: int) -> int:
     """Entries of a bank that ``columns`` padded columns take (docs/architecture.md, Loading)."""
     turn = banks * stride
     return max(c // turn * stride + c % stride for c in range(max(0, columns - turn), columns)) + 1

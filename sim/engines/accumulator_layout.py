@@ -18,8 +18,8 @@ def sum_places(machine: Machine, index: int, geometry: Instruction, rows: int, c
     """
     accumulators = machine.accumulators
     spread, alternate = geometry["words"] == WordForm.SPREAD, geometry["words"] == WordForm.ALTERNATE
-    if alternate and machine.config.oc_groups != 2:
-        raise HazardError(index, "rows alternate between two groups of output lanes")
+    if alternate and not machine.config.groups_alternate:
+        raise HazardError(index, "rows alternate between two groups of output lanes that reach every channel")
     machine.check_words(index, base + accumulators.words(rows, cols, spread=spread, alternate=alternate))
     if spread:
         places = accumulators.spread_places(rows, cols)

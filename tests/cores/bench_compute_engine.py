@@ -1,6 +1,7 @@
 """Compute engine against plain NumPy: sums of random tiles, windows of the pool unit, tokens, rate and bounds."""
 
 import random
+from itertools import product
 
 import cocotb
 import numpy as np
@@ -157,7 +158,7 @@ async def windows_in_pieces(dut, stall):
 @cocotb.parametrize(form=["spread", "columns", "alternate", "shift"], stall=[0.0, 0.5])
 async def spread_words(dut, form, stall):
     """Groups of output lanes on different pixels, windows of taps, and plain COMPUTEs and POOLs between them."""
-    if form in ("alternate", "shift") and GROUPS == 1:
+    if form in ("alternate", "shift") and not CONFIG.groups_alternate:
         return
     environment, rng = await start(dut, stall=stall)
     environment.load_level = environment.store_level = 200
@@ -199,6 +200,9 @@ async def spread_words(dut, form, stall):
     await environment.until(lambda: dut.idle.value == 1, 100)
 
 
+#: Of a window's row in a step.
+TAPS = CONFIG.window_taps
+
 #: Marks accumulators that no output pixel belongs to.
 INVALID = 1 << 40
 
@@ -217,29 +221,31 @@ def spread_tile(rng: np.random.Generator):
 
 
 def window_tile(rng: np.random.Generator, *, alternate: bool, shift: bool):
-    """A depthwise tile: stride 1, or 2 with ``alternate``."""
-    stride = (2, 2) if alternate else (int(rng.integers(1, 3)), 1)
+    """A depthwise tile: stride 1, or 2 with ``alternate``; any, in phases, where rows have taps of their own."""
+    phases = int(rng.integers(1, 4)) if CONFIG.own_taps else 1
+    stride = (2, 2) if alternate else (int(rng.integers(1, 3)), phases)
     while True:
-        tile = Tile(rng, blocks=1, stride=stride, bank_stride=1)
+        tile = Tile(rng, blocks=1, stride=stride, bank_stride=phases)
         height, width = (int(k) for k in tile.kernel)
         if not shift or height == 3:
             break
-    taps = -(-width // DN)
-    weights = rng.integers(-W_LIMIT, W_LIMIT, (TN, height, taps * DN))
-    weights[:, :, width:] = 0
-    reach = (tile.cols - 1) * stride[1] + min(DN, width)
+    # The first column of each step's taps, which are ``phases`` apart.
+    parts = [kx for kx in range(width) if kx % (TAPS * phases) < phases]
+    weights = rng.integers(-W_LIMIT, W_LIMIT, (TN, height, width))
+    reach = (tile.cols - 1) * stride[1] // phases + min(TAPS, -(-width // phases))
     words = -(-tile.cols // (PX if alternate else BANKS))
     reads = max(words, -(-reach // BANKS))
     steps = height if not alternate else 4 if shift else height + 2
     beats: list[int] = []
-    for ky, t in np.ndindex(steps, taps):
+    for ky, first in product(range(steps), parts):
         lanes = np.zeros((GROUPS, TN, DN), np.int64)
         for group in range(GROUPS):
             row = ky
             if alternate and group:
                 row = 2 if shift and ky == 0 else ky - 2
             if 0 <= row < height:
-                lanes[group] = weights[:, row, t * DN:(t + 1) * DN]
+                of_step = weights[:, row, first:first + TAPS * phases:phases]
+                lanes[group, :, :of_step.shape[1]] = of_step
         beats += beats_of(lanes.ravel(), CONFIG.weight_bits)
     sums = np.zeros((TN, tile.rows, tile.cols), np.int64)
     for ky, kx in np.ndindex(height, width):
@@ -252,7 +258,7 @@ def window_tile(rng: np.random.Generator, *, alternate: bool, shift: bool):
         else:
             place, group = (row, column // BANKS, column % PX), column % BANKS // PX
         expected[place][group * TN:(group + 1) * TN] = sums[:, row, column]
-    fields = {"kernel_h": steps, "kernel_w": taps, "rows": pairs, "reads": reads, "shift": int(shift),
+    fields = {"kernel_h": steps, "kernel_w": len(parts), "rows": pairs, "reads": reads, "shift": int(shift),
               "words": WordForm.ALTERNATE if alternate else WordForm.SPREAD}
     if alternate:
         fields["buf_row_step"] = 4 * tile.row_pitch

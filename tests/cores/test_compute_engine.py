@@ -18,6 +18,9 @@ CONFIGS = {
     "dsp48e1": NpuConfig(oc_lanes=16, ic_lanes=16, nnz_lanes=4, multiplier_width=25, select_fanin=4, **_SMALL),
     "one_pixel": NpuConfig(oc_lanes=8, ic_lanes=8, nnz_lanes=2, pixel_lanes=1, **_SMALL),
     "depthwise": NpuConfig(oc_lanes=16, ic_lanes=8, nnz_lanes=4, depthwise=1, input_depth=512, acc_depth=64),
+    #: Output lanes have taps of their own channel, beside one channel for each multiplier; two groups of them.
+    "own_taps": NpuConfig(oc_lanes=8, ic_lanes=8, nnz_lanes=8, select_fanin=1, depthwise=1, **_SMALL),
+    "own_taps_two_groups": NpuConfig(oc_lanes=16, ic_lanes=8, nnz_lanes=4, select_fanin=2, depthwise=1, **_SMALL),
     #: Every multiplier has one channel, and indices say nothing.
     "wired": NpuConfig(oc_lanes=8, ic_lanes=8, nnz_lanes=8, select_fanin=1, **_SMALL),
     "unpacked": NpuConfig(oc_lanes=8, ic_lanes=8, nnz_lanes=4, multiplier_width=18, select_fanin=4, **_SMALL),
@@ -37,12 +40,14 @@ FULL_CONFIGS = {
     "depthwise_64": NpuConfig.preset(64, depthwise=1),
     "depthwise_128": NpuConfig.preset(128, depthwise=1),
     "depthwise_256": NpuConfig.preset(256, depthwise=1),
+    "depthwise_dense_256": NpuConfig.preset(256, "dense", depthwise=1),
+    "depthwise_dense_512": NpuConfig.preset(512, "dense", depthwise=1),
     "wide": NpuConfig(oc_lanes=32, ic_lanes=32, nnz_lanes=4, acc_width=32, **_SMALL),
 }
 
 
 @pytest.mark.parametrize("name", with_full(
-    CONFIGS, "depthwise", "exact_two_pixels", "dsp48e1", "one_pixel", "wired", "unpacked"))
+    CONFIGS, "depthwise", "own_taps_two_groups", "exact_two_pixels", "dsp48e1", "one_pixel", "wired", "unpacked"))
 def test_compute_engine(name):
     run_bench(ComputeEngine(CONFIGS[name]), module="tests.cores.bench_compute_engine", name=f"compute_engine_{name}",
               parameters={"config": CONFIGS[name].to_dict()})

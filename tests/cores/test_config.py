@@ -37,9 +37,10 @@ from cores.config import PRESET_MACS, ConfigError, NpuConfig, part_of
     ({"binary_rows": 8}, "gather must be 1 with binary_rows: maps of signs are gathered, not 0"),
     ({"binary_engine": 1}, "binary_engine must be 0 without binary_rows, not 1"),
     ({"depthwise": 1, "pixel_lanes": 1}, "pixel_lanes must be 2 with depthwise, not 1"),
-    ({"depthwise": 1, "select_fanin": 4}, "select_fanin must be ic_lanes=16 with depthwise"),
     ({"depthwise": 1, "oc_lanes": 64}, "oc_lanes must be at most 32 with depthwise, not 64"),
     ({"depthwise": 1, "nnz_lanes": 2}, "nnz_lanes must be a multiple of 4 with depthwise"),
+    ({"depthwise": 1, "oc_lanes": 16, "nnz_lanes": 1}, "nnz_lanes must be a multiple of 2 with depthwise"),
+    ({"depthwise": 1, "nnz_lanes": 2, "select_fanin": 8}, "nnz_lanes must be a multiple of 4 with depthwise"),
     ({"winograd": 3}, "winograd must be 0, 1 or 2, not 3"),
     ({"winograd": 2}, "multiplier_width must be 18 with winograd=2 and two pixel_lanes: .*, not 27"),
     ({"stochastic_rows": 3}, "stochastic_rows must be 0 or a power of two from 1 to oc_lanes=32, not 3"),
@@ -82,6 +83,19 @@ def test_depthwise_has_lanes_of_its_own(macs):
     assert "ic_lanes" not in plain.feature_fields(["gather", "winograd"])
     others = dataclasses.replace(plain, ic_lanes=16, select_fanin=16)
     assert "oc_lanes" not in others.feature_fields(["depthwise"])     # lanes by hand stay
+
+
+@pytest.mark.parametrize("macs, banks, reads", [(64, 2, 3), (128, 2, 3), (256, 2, 3), (512, 2, 3), (1024, 4, 2)])
+def test_depthwise_in_dense_lanes(macs, banks, reads):
+    """The preset's lanes stay as they are: output lanes have four taps of their own channel."""
+    plain, depthwise = NpuConfig.preset(macs, "dense"), NpuConfig.preset(macs, "dense", depthwise=1)
+    assert dataclasses.replace(depthwise, depthwise=0, input_depth=plain.input_depth) == plain
+    assert (plain.own_taps, plain.gathered_taps, plain.window_reads) == (0, 0, 1)
+    assert (depthwise.own_taps, depthwise.gathered_taps, depthwise.window_taps) == (4, 0, 4)
+    assert (depthwise.banks, depthwise.window_reads, depthwise.groups_alternate) == (banks, reads, False)
+    assert depthwise.banks * depthwise.input_depth == plain.banks * plain.input_depth
+    every_channel = NpuConfig.preset(256, depthwise=1)
+    assert (every_channel.own_taps, every_channel.gathered_taps, every_channel.groups_alternate) == (0, 4, True)
 
 
 def test_preset_of_another_size():

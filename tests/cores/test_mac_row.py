@@ -23,6 +23,8 @@ CONFIGS = {
     "exact": NpuConfig(oc_lanes=8, ic_lanes=8, nnz_lanes=2, pixel_lanes=1, winograd=2),
     "binary": NpuConfig(oc_lanes=8, ic_lanes=8, nnz_lanes=2, gather=1, binary_rows=2),
     "depthwise": NpuConfig(oc_lanes=8, ic_lanes=8, nnz_lanes=2, depthwise=1),
+    "own_taps": NpuConfig(oc_lanes=8, ic_lanes=8, nnz_lanes=8, select_fanin=1, depthwise=1),
+    "few_channels_own_taps": NpuConfig(oc_lanes=8, ic_lanes=8, nnz_lanes=4, select_fanin=4, depthwise=1),
 }
 
 
@@ -38,24 +40,32 @@ def test_mac_row(name, rng):
     """A word a cycle; what the row does not look at is noise. A reset in mid-stream disturbs nothing later."""
     config = CONFIGS[name]
     row, latency = MacRow(config), MacRow.latency(config)
-    lanes, px = config.nnz_lanes, config.pixel_lanes
+    lanes, px, taps = config.nnz_lanes, config.pixel_lanes, config.own_taps
     bench = Bench(row)
 
     async def stream(ctx, count, *, cycles=None):
         steps = [random_step(config, rng, 1) for _ in range(count)]
-        shape = (lanes, config.ic_lanes, px) if config.depthwise else (config.ic_lanes, px)
+        # Of all channels of each lane's tap; of a block's channels and the row's own taps; or of a block's channels.
+        shape = (lanes, config.ic_lanes, px) if config.gathered_taps else (config.ic_lanes + taps, px)
+        windows = {id(step): bool(taps and rng.integers(2)) for step in steps}
         words = [random_integers(rng, shape, config.activation_bits) for step in steps for _ in range(step.words)]
         starts, expected = {}, []
         for step in steps:
             first = len(expected)
             starts[first] = step
             for word in words[first:first + step.words]:
-                lane_words = word if config.depthwise else np.broadcast_to(word, (lanes, *word.shape))
-                expected.append(np.einsum("jc,jcp->p", dense(config, step)[0], lane_words))
+                block = word[..., :config.ic_lanes, :]
+                lane_words = np.broadcast_to(block, (lanes, *block.shape[-2:]))
+                products = np.einsum("jc,jcp->jp", dense(config, step)[0], lane_words)
+                if windows[id(step)]:
+                    products[:taps] = step.weights[0, :taps, None] * word[config.ic_lanes:]
+                expected.append(products.sum(axis=0))
         # Of a step, the indices come in the cycle in front of its first word's, the weights with it.
         for cycle in range(-1, cycles or len(words) + latency):
             indexed, weighted = starts.get(cycle + 1), starts.get(cycle)
             ctx.set(row.load_indices, indexed is not None)
+            if taps:
+                ctx.set(row.window, int(windows[id(indexed)] if indexed else rng.integers(2)))
             for lane in range(lanes):
                 ctx.set(row.indices[lane], int(indexed.indices[0, lane]) if indexed else
                         random_bits(rng, config.index_bits))

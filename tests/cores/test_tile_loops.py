@@ -15,6 +15,10 @@ CONFIGS = {
     "two_pixels": NpuConfig(oc_lanes=8, ic_lanes=8, nnz_lanes=2, winograd=1, acc_depth=64),
     "two_banks": NpuConfig(oc_lanes=8, ic_lanes=8, nnz_lanes=2, depthwise=1, acc_depth=64),
     "four_banks": NpuConfig(oc_lanes=16, ic_lanes=8, nnz_lanes=4, depthwise=1, acc_depth=64),
+    "phases": NpuConfig(oc_lanes=8, ic_lanes=8, nnz_lanes=8, select_fanin=1, depthwise=1, acc_depth=64),
+    "phases_of_two_taps": NpuConfig(oc_lanes=8, ic_lanes=8, nnz_lanes=2, select_fanin=4, depthwise=1, acc_depth=64),
+    "phases_four_banks": NpuConfig(oc_lanes=16, ic_lanes=8, nnz_lanes=4, select_fanin=2, depthwise=1, winograd=1,
+                                   acc_depth=64),
 }
 
 FLAGS = ("at_start", "last", "first_step", "last_step", "last_tap", "group", "next_group")

@@ -22,6 +22,7 @@ CONFIGS = {
     "streams": NpuConfig(oc_lanes=8, ic_lanes=8, nnz_lanes=2, depthwise=1, stochastic_rows=2, stochastic_bits=4,
                          stochastic_circuit=Circuit.AND_LOOP, **SIZES),
     "four_banks": NpuConfig(oc_lanes=16, ic_lanes=8, nnz_lanes=4, depthwise=1, **SIZES),
+    "phases": NpuConfig(oc_lanes=8, ic_lanes=8, nnz_lanes=8, select_fanin=1, depthwise=1, **SIZES),
 }
 #: In register ``stream_shift``, where there are streams.
 SHIFT = 1

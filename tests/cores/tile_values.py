@@ -42,14 +42,14 @@ def random_geometry(config: NpuConfig, rng: np.random.Generator) -> Instruction:
         "kernel_h": rng.integers(1, 4), "kernel_w": rng.integers(1, 4), "stride": rng.integers(1, 4),
         "rows": rng.integers(1, 4), "cols": rng.integers(1, 10), "buf_row_pitch": rng.integers(0, 20),
         "buf_row_step": rng.integers(0, 30), "buf_block_pitch": rng.integers(0, 60)}
-    shared = (WordForm.SPREAD, WordForm.SPREAD, WordForm.ALTERNATE) if config.depthwise else ()
+    shared = [WordForm.SPREAD] * 2 * config.depthwise + [WordForm.ALTERNATE] * (config.gathered_taps > 0)
     form = WordForm(rng.choice([WordForm.PIXELS, *shared]))
     if form != WordForm.PIXELS:
         words = -(-fields["cols"] // (config.banks if form == WordForm.SPREAD else config.pixel_lanes))
         fields |= {"words": form, "shift": form == WordForm.ALTERNATE and rng.integers(2),
                    "reads": words + rng.integers(0, config.window_reads)}
         if form == WordForm.ALTERNATE or rng.random() < 0.7:
-            fields["stride"] = 1        # windows are of neighbours
+            fields["stride"] = rng.integers(1, 4) if config.own_taps else 1     # windows are of neighbours, in a phase
     return Instruction(Opcode.COMPUTE_SET, **{name: int(value) for name, value in fields.items()})
 
 
@@ -60,7 +60,7 @@ def _random_kind(config: NpuConfig, rng: np.random.Generator, geometry: Instruct
         case WordForm.ALTERNATE:
             kinds = [StepKind.WINDOW]
         case WordForm.SPREAD:
-            kinds += [StepKind.WINDOW] * 4 if geometry["stride"] == 1 else []
+            kinds += [StepKind.WINDOW] * 4 if config.own_taps or geometry["stride"] == 1 else []
         case _:
             kinds += [StepKind.BINARY] * 2 if config.binary_rows else []
             kinds += [StepKind.STOCHASTIC] * 2 if config.stochastic_rows else []
@@ -168,14 +168,18 @@ def _words(config, geometry, tile) -> Iterator[LoopCycle]:
 
 
 def _reads(config, geometry, tile) -> Iterator[LoopCycle]:
-    """A depthwise COMPUTE: for ky, kx: for row, read. The words of a row begin with its first reads."""
-    base = tile["acc_base"] if config.winograd else 0
+    """A depthwise COMPUTE: for ky, kx: for row, read. The words of a row begin with its first reads.
+
+    kx counts parts of the taps, and of each part the phases, which lie ``stride`` entries apart.
+    """
+    base, stride = tile["acc_base"] if config.winograd else 0, geometry["stride"]
     words = -(-geometry["cols"] // (config.pixel_lanes if geometry["words"] == WordForm.ALTERNATE else config.banks))
     for (block, ky, part, group), common in _steps(geometry, tile):
         shifted = geometry["shift"] and ky == 0       # the upper group works for the row above
         reads = list(product(range(geometry["rows"] + shifted), range(geometry["reads"])))
         for row, read in reads:
-            entry = _line(geometry, tile, block, ky, row) + part * (config.nnz_lanes // config.banks) + read
+            taps = part // stride * (config.window_taps // config.banks)
+            entry = _line(geometry, tile, block, ky, row) + (taps + read) * stride + part % stride
             word = base + row * words + read
             at_start = (row, read) == (0, 0)
             yield LoopCycle(

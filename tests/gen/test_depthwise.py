@@ -22,17 +22,25 @@ from tests.gen.test_compiler import conv_graph, run_and_compare
 from tests.gen.test_pack import conv
 from tests.random_layers import random_graph
 
+#: Output lanes with taps of their own channel: one group of them, two, and a choice of channels beside.
+OWN = [
+    *(NpuConfig.preset(macs, "dense", depthwise=1) for macs in (64, 512, 1024)),
+    NpuConfig(oc_lanes=32, ic_lanes=32, nnz_lanes=8, select_fanin=16, depthwise=1),
+    NpuConfig.preset(512, "dense", depthwise=1, input_depth=256, acc_depth=64, weight_depth=512, queue_depth=4),
+]
 CONFIGS = [
     *(NpuConfig.preset(macs, depthwise=1) for macs in (32, 64, 128, 256, 512)),
     NpuConfig.preset(256, depthwise=1, input_depth=256, acc_depth=64, weight_depth=512, queue_depth=4),
 ]
-#: (config, stride): one group of output lanes cannot alternate.
+#: (config, stride): one group of output lanes cannot alternate. The last two are of one of small memories.
 FORMS = [(config, stride) for config in CONFIGS for stride in (1, 2)[:config.oc_groups]]
+OWN_FORMS = [(config, stride) for config in OWN for stride in (1, 2, 3)]
 ORDERS = ("load", "compute", "store", 5)
 
 
 def config_id(config: NpuConfig) -> str:
-    return f"{config.macs}-{config.input_depth}"
+    purpose = "-own" if config.own_taps else ""
+    return f"{config.macs}{purpose}-{config.input_depth}"
 
 
 def form_id(value: NpuConfig | int) -> str:
@@ -104,6 +112,42 @@ def test_all_reads_lie_inside_the_block(config, rng):
     assert alternating or config.oc_groups == 1
 
 
+@pytest.mark.parametrize("config", OWN, ids=config_id)
+def test_reads_of_phases(config, rng):
+    """As above, of any stride: steps go over parts of the taps, and of each part over the phases."""
+    for _ in range(200):
+        stride, kernel = rng.integers(1, 5, 2), rng.integers(1, 10, 2)
+        size = kernel + rng.integers(0, 30, 2)
+        out = [int((s - k) // step + 1) for s, k, step in zip(size, kernel, stride, strict=True)]
+        geometry = WindowGeometry(tuple(kernel), tuple(stride), (0,) * 4, tuple(size), tuple(out),
+                                  band_words=int(rng.integers(10, 60)), phases=int(stride[1]))
+        rows, cols = (int(rng.integers(1, extent + 1)) for extent in out)
+        spatial = geometry.spatial_tile(0, rows, 0, cols, config)
+        fields = geometry.compute_fields(spatial, config)
+        assert fields["words"] == WordForm.SPREAD and not fields["shift"] and fields["stride"] == stride[1]
+        assert geometry.load_stride == stride[1]
+        assert fields["reads"] >= -(-cols // config.banks)
+        banks, phases, seen = config.banks, int(stride[1]), set()
+        line = (fields["kernel_h"] - 1) * spatial.row_pitch + (rows - 1) * fields["buf_row_step"]
+        for number in range(fields["kernel_w"]):
+            part, phase = divmod(number, phases)
+            entry = part * config.own_taps // banks * phases + phase
+            assert line + entry + (fields["reads"] - 1) * phases < spatial.entries
+            for lane in range(config.own_taps):
+                kx = (part * config.own_taps + lane) * phases + phase
+                if kx >= kernel[1]:
+                    continue
+                seen.add(kx)
+                for x in (0, cols - 1):
+                    # Where the tap's column lies, by docs/architecture.md, and which read of the step brings it.
+                    column = x * phases + kx
+                    bank, place = column // phases % banks, column // (banks * phases) * phases + column % phases
+                    assert (place - entry) % phases == 0 and (x + lane) % banks == bank
+                    assert (place - entry) // phases == (x + lane) // banks < fields["reads"]
+                    assert column < spatial.pad_left + spatial.data_cols + spatial.pad_right
+        assert seen == set(range(kernel[1]))
+
+
 @pytest.mark.parametrize("macs, stride, fits", [(256, (1, 1), True), (256, (2, 2), True), (256, (1, 2), False),
                                                 (256, (3, 3), False), (128, (2, 2), False), (128, (1, 1), True)])
 def test_which_layers_fit(macs, stride, fits):
@@ -114,6 +158,9 @@ def test_which_layers_fit(macs, stride, fits):
     layer, target = replace(layer, stride=stride), replace(target, shape=(16, *out))
     assert (WindowGeometry.fitting(layer, source, target, config) is not None) == fits
     assert WindowGeometry.fitting(layer, source, target, NpuConfig.preset(macs)) is None
+    dense = NpuConfig.preset(macs, "dense", depthwise=1)
+    of_any_stride = WindowGeometry.fitting(layer, source, target, dense)
+    assert of_any_stride is not None and of_any_stride.phases == stride[1] and not of_any_stride.alternate
 
 
 # -- weights ---------------------------------------------------------------------------------------------------------
@@ -155,6 +202,34 @@ def test_every_tap_arrives_once(config, kernel, stride, limit, rng):
             assert not got[lane, :, kernel[1]:].any()
 
 
+@pytest.mark.parametrize("config, stride", OWN_FORMS[:-6], ids=form_id)
+@pytest.mark.parametrize("kernel", [(3, 3), (1, 1), (2, 5), (5, 9), (1, 14)])
+@pytest.mark.parametrize("limit", [127, 255])
+def test_every_tap_of_a_phase_arrives_once(config, kernel, stride, limit, rng):
+    weights = rng.integers(-limit, limit + 1, (37, 1, *kernel))
+    geometry = WindowGeometry(kernel, (stride, stride), (0,) * 4, (20, 40), (9, 9), phases=stride)
+    packed = WindowWeights(conv(weights, depthwise=True), geometry, config).packed()
+    tn, taps = config.ic_lanes, config.own_taps
+    for block, slices in enumerate(packed.tiles):
+        got = np.zeros((config.oc_lanes, *kernel), int)
+        for item in slices:
+            beats = packed.data[item.offset:]
+            for ky in item.rows:
+                for number in range(geometry.tap_groups(config)):
+                    step, beats = beats[:config.weight_beats], beats[config.weight_beats:]
+                    values = step.reshape(config.oc_lanes, config.nnz_lanes).view(np.int8).astype(int)
+                    part, phase = divmod(number, stride)
+                    for lane in range(config.nnz_lanes):
+                        kx = (part * taps + lane) * stride + phase
+                        if lane < taps and kx < kernel[1]:
+                            got[:, ky, kx] += values[:, lane]
+                        else:
+                            assert not values[:, lane].any()
+        for lane in range(config.oc_lanes):
+            channel = block * tn + lane % tn
+            assert np.array_equal(got[lane], weights[channel, 0] if channel < 37 else np.zeros(kernel, int))
+
+
 def test_remainders_take_only_their_rows():
     config = NpuConfig.preset(256, depthwise=1)
     weights = np.ones((48, 1, 3, 3), int)
@@ -179,7 +254,7 @@ def test_narrow_tiles_have_their_weights_in_all_groups(rng):
 # -- programs --------------------------------------------------------------------------------------------------------
 
 @pytest.mark.slow
-@pytest.mark.parametrize("config", CONFIGS, ids=config_id)
+@pytest.mark.parametrize("config", [*CONFIGS, *OWN], ids=config_id)
 def test_random_graphs(config, seed):
     modes = set()
     for number in range(8):
@@ -191,14 +266,14 @@ def test_random_graphs(config, seed):
 
 
 @pytest.mark.full
-@pytest.mark.parametrize("config", CONFIGS, ids=config_id)
+@pytest.mark.parametrize("config", [*CONFIGS, *OWN], ids=config_id)
 def test_many_random_graphs(config, seed):
     for number in range(200):
         program, graph = compile_kept(random_graph(seed + number, depthwise=0.7), config)
         run_and_compare(program, graph, seed, ("load", number))
 
 
-@pytest.mark.parametrize("config, stride", FORMS[1:], ids=form_id)
+@pytest.mark.parametrize("config, stride", [*FORMS[1:], *OWN_FORMS], ids=form_id)
 @pytest.mark.parametrize("kernel, size, pad", [
     ((3, 3), (12, 13), 1), ((3, 3), (7, 6), 1), ((3, 3), (3, 3), 0), ((1, 1), (8, 8), 0), ((2, 2), (9, 10), 0),
     ((5, 5), (11, 9), 2), ((7, 9), (12, 20), 4), ((4, 1), (9, 5), 0), ((9, 4), (9, 4), 0), ((3, 5), (40, 61), 2),

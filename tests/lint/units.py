@@ -16,7 +16,6 @@ _ROOMS = re.compile(r"cores/(config/|bus/limits/|load/(gather|turn|winograd)/|co
 _MAY = {
     "cores/npu.py": {"binary_engine"},                      # two engines, or one
     "cores/buffers/input_buffer.py": {"gather", "local_store"},     # writes of single bytes; the way of local STOREs
-    "cores/buffers/accumulators.py": {"depthwise"},         # two addresses, or one
     "cores/load/buffer_writer.py": {"local_store"},         # beats of local STOREs go first
     "cores/load/pixel_path.py": {"local_store"},
     "cores/timing/compute.py": {"depthwise"},               # cycles

@@ -18,8 +18,8 @@ class Depthwise:
     """One depthwise convolution, cut in tiles of ``tile_rows`` output rows and into channel blocks."""
 
     weights: np.ndarray                  # (blocks * tn, KH, KW) int8
-    stride: int                          # 1 or 2 across; 2 needs two groups of output lanes
-    stride_y: int                        # with stride 2 also 2
+    stride: int                          # across: 1; with own taps any, in phases; 2 with two groups that alternate
+    stride_y: int                        # where rows alternate also 2
     pads: tuple[int, int, int, int]
     pad_value: int
     requantize: Requantize
@@ -37,16 +37,21 @@ class Depthwise:
         return self.requantize.apply(np.einsum("chwyx,cyx->chw", taps, self.weights.astype(np.int64)))
 
 
-def pack(config: NpuConfig, weights: np.ndarray, tap_rows: list[list[int | None]]) -> bytes:
+def first_taps(config: NpuConfig, width: int, phases: int) -> list[int]:
+    """The column of the first tap of each step of a kernel row; a step's taps are ``phases`` apart."""
+    return [kx for kx in range(width) if kx % (config.window_taps * phases) < phases]
+
+
+def pack(config: NpuConfig, weights: np.ndarray, tap_rows: list[list[int | None]], phases: int) -> bytes:
     """``weights`` (tn, KH, KW) int8; ``tap_rows``: for each ky the tap row of each group of output lanes."""
     stream = bytearray()
     width = weights.shape[2]
     for groups in tap_rows:
-        for part in range(-(-width // config.nnz_lanes)):
+        for first in first_taps(config, width, phases):
             for output in range(config.oc_lanes):
                 row = groups[output // config.ic_lanes]
                 for lane in range(config.nnz_lanes):
-                    kx = part * config.nnz_lanes + lane
+                    kx = first + lane * phases if lane < config.window_taps else width
                     value = int(weights[output % config.ic_lanes, row, kx]) if row is not None and kx < width else 0
                     stream += value.to_bytes(1, "little", signed=True)
     return bytes(stream)
@@ -62,8 +67,9 @@ def depthwise_program(config: NpuConfig, layer: Depthwise, x: np.ndarray, *, shi
     memory = Memory(config)
     source = memory.put(to_blocks(config, x))
     channels, kernel_h, kernel_w = layer.weights.shape
-    blocks, lanes = channels // config.ic_lanes, config.nnz_lanes
-    if layer.stride == 1:
+    blocks = channels // config.ic_lanes
+    phases = layer.stride if config.own_taps else 1
+    if layer.stride == phases:
         tap_rows: list[list[int | None]] = [[ky] * config.oc_groups for ky in range(kernel_h)]
     else:
         assert layer.stride_y == 2 and config.oc_groups == 2 and (not shift or kernel_h == 3)
@@ -71,9 +77,9 @@ def depthwise_program(config: NpuConfig, layer: Depthwise, x: np.ndarray, *, shi
         if shift:
             tap_rows[0][1] = 2
             del tap_rows[4]
-    weights = [memory.put(pack(config, layer.weights[b * config.ic_lanes:][:config.ic_lanes], tap_rows))
+    weights = [memory.put(pack(config, layer.weights[b * config.ic_lanes:][:config.ic_lanes], tap_rows, phases))
                for b in range(blocks)]
-    parts = -(-kernel_w // lanes)
+    parts = len(first_taps(config, kernel_w, phases))
     weight_beats = len(tap_rows) * parts * config.weight_beats
     parameters = memory.put(layer.requantize.pack())
     target = memory.beats
@@ -82,24 +88,25 @@ def depthwise_program(config: NpuConfig, layer: Depthwise, x: np.ndarray, *, shi
 
     height, width = x.shape[1:]
     top, left, _, right = layer.pads
-    row_pitch = entries(config, left + width + right, 1)
+    row_pitch = entries(config, left + width + right, phases)
     tall = (layer.tile_rows - 1) * layer.stride_y + kernel_h
     half = tall * row_pitch
-    reads = -(-(layer.stride * (out_w - 1) + min(kernel_w, lanes)) // config.banks) + slack
+    taps = min(config.window_taps, -(-kernel_w // phases))
+    reads = -(-(layer.stride * (out_w - 1) // phases + taps) // config.banks) + slack
     program = [Instruction(Opcode.LOAD_SET, cols=width, row_pitch=width, block_pitch=0, pad_left=left, pad_right=right,
-                           pad_value=layer.pad_value, stride=1, buf_row_pitch=row_pitch)]
+                           pad_value=layer.pad_value, stride=phases, buf_row_pitch=row_pitch)]
     number = 0
     for first_row in range(0, out_h, layer.tile_rows):
         rows = min(layer.tile_rows, out_h - first_row)
         first = first_row * layer.stride_y - top
         last = first + (rows - 1) * layer.stride_y + kernel_h
         begin, end = min(max(first, 0), height), min(max(last, 0), height)
-        words = WordForm.SPREAD if layer.stride == 1 else WordForm.ALTERNATE
-        lines = rows if layer.stride == 1 else -(-rows // 2)
+        words = WordForm.SPREAD if layer.stride == phases else WordForm.ALTERNATE
+        lines = rows if layer.stride == phases else -(-rows // 2)
         program += [
-            Instruction(Opcode.COMPUTE_SET, kernel_h=len(tap_rows), kernel_w=parts, stride=1, rows=lines, cols=out_w,
-                        buf_row_pitch=row_pitch, words=words, shift=shift, reads=reads,
-                        buf_row_step=(layer.stride_y if layer.stride == 1 else 4) * row_pitch),
+            Instruction(Opcode.COMPUTE_SET, kernel_h=len(tap_rows), kernel_w=parts, stride=phases, rows=lines,
+                        cols=out_w, buf_row_pitch=row_pitch, words=words, shift=shift, reads=reads,
+                        buf_row_step=(layer.stride_y if layer.stride == phases else 4) * row_pitch),
             *layer.requantize.set(rows, out_w, out_w, 0, words=words),
         ]
         for block in range(blocks):

@@ -15,7 +15,7 @@ from sim.functional import ORDERS, run
 from sim.hazards import Hazards, Stage
 from sim.rtl import RtlMachine, run_program
 from tests.errors import raises
-from tests.selection import pairwise
+from tests.selection import pairwise, with_full
 
 from .cases import check, place, pool_program, random_layer, requant
 from .depthwise import Depthwise, depthwise_program
@@ -29,6 +29,13 @@ CONFIGS = {
     "one": ONE, "two": TWO, "one-dn2": dataclasses.replace(ONE, nnz_lanes=2),
     "two-dn8": dataclasses.replace(TWO, nnz_lanes=8), "256": NpuConfig.preset(256, depthwise=1),
 }
+#: Output lanes with taps of their own channel.
+OWN = dataclasses.replace(ONE, nnz_lanes=8, select_fanin=1)
+OWNS = {
+    "own": OWN, "own-dn2": dataclasses.replace(ONE, nnz_lanes=2, select_fanin=4),
+    "own-two": dataclasses.replace(TWO, select_fanin=2), "dense-512": NpuConfig.preset(512, "dense", depthwise=1),
+}
+CONFIGS |= OWNS
 NONE, SAME = (0, 0, 0, 0), (1, 1, 1, 1)
 
 
@@ -78,6 +85,17 @@ def depthwise_case(seed: int, config: NpuConfig, kernel: tuple[int, int], stride
 def test_columns(seed, name, kernel, stride, pads, size, slack):
     """Horizontal stride 1; any vertical stride."""
     program, *rest = depthwise_case(seed, CONFIGS[name], kernel, (stride, 1), pads, size, 3, slack=slack)
+    check(CONFIGS[name], assemble(*program, END), *rest)
+
+
+@pytest.mark.parametrize("name, kernel, stride, pads, size, slack", pairwise(
+    [(name,) for name in OWNS],
+    [((3, 3), (2, 2), SAME), ((3, 3), (1, 3), (0, 0, 1, 2)), ((5, 5), (2, 2), (2, 2, 2, 2)), ((1, 7), (1, 2), NONE),
+     ((4, 2), (3, 3), NONE), ((1, 1), (2, 2), NONE), ((2, 9), (1, 2), (0, 1, 0, 2)), ((5, 11), (2, 2), (2, 5, 2, 5))],
+    [((9, 11), 0), ((8, 13), 1), ((5, 12), 2), ((6, 15), 0)]))
+def test_phases(seed, name, kernel, stride, pads, size, slack):
+    """Any horizontal stride: every stride-th column by itself, whose taps neighbour each other."""
+    program, *rest = depthwise_case(seed, CONFIGS[name], kernel, stride, pads, size, 3, slack=slack)
     check(CONFIGS[name], assemble(*program, END), *rest)
 
 
@@ -144,8 +162,38 @@ def test_without_meaning(seed, opcode, fields, text):
     [Instruction(Opcode.STORE_SET, rows=1, cols=4, words=WordForm.ALTERNATE), requant(),
      Instruction(Opcode.STORE, blocks=1)],
 ])
-def test_one_group_cannot_alternate(program):
-    fails(ONE, program, np.zeros(512, np.uint8), 0, HazardError, "alternate between two groups")
+@pytest.mark.parametrize("name", ["one", "own-two"])
+def test_cannot_alternate(name, program):
+    """One group of output lanes; two of which each lane has taps of its own channel alone."""
+    fails(CONFIGS[name], program, np.zeros(512, np.uint8), 0, HazardError, "alternate between two groups")
+
+
+def test_weights_without_taps(seed):
+    """Only the first reduction lanes have taps of their own channel."""
+    program, image, start, _ = depthwise_case(seed, OWN, (3, 3), (1, 1), SAME, (5, 8), 4)
+    first = next(i["offset"] for i in program if i.opcode == Opcode.LOAD_WGT) * OWN.beat_bytes
+    assert image[first] and not image[first + OWN.own_taps]
+    image[first + OWN.own_taps] = 1
+    fails(OWN, program, image, start, HazardError, "weights in lanes from 4 on, without taps")
+
+
+@pytest.mark.parametrize("stride", [2, 3])
+def test_phases_stay_inside_the_buffer(stride):
+    """A row's reads are a stride apart, in each phase and for the taps beyond the first ones."""
+    geometry = dict(kernel_h=2, kernel_w=stride + 1, stride=stride, rows=2, cols=8, buf_row_pitch=16, reads=5,
+                    buf_row_step=32, words=WordForm.SPREAD)
+    # Rows 0 to 3; there the second part's first phase ends behind the first part's last one.
+    last = 3 * 16 + 2 * stride + 4 * stride
+    for base, good in [(OWN.input_depth - 1 - last, True), (OWN.input_depth - last, False)]:
+        program = [Instruction(Opcode.LOAD_WGT, offset=0, beats=2 * (stride + 1) * OWN.weight_beats),
+                   Instruction(Opcode.COMPUTE_SET, **geometry),
+                   Instruction(Opcode.COMPUTE, buf_base=base, blocks=1, groups=1, first=1, kind=StepKind.WINDOW)]
+        memory = np.zeros(512 * 8, np.uint8)
+        if good:
+            run(OWN, assemble(*program, END), memory, write_start=0)
+        else:
+            with raises(MachineError, "machine-buffer", index=2):
+                run(OWN, assemble(*program, END), memory, write_start=0)
 
 
 @pytest.mark.parametrize("kernel,pads", [((3, 3), SAME), ((3, 2), (1, 0, 1, 1))])
@@ -347,7 +395,10 @@ def test_windows_keep_their_distance():
 def programs(seed: int, config: NpuConfig):
     """Name, code, image, write_start and expected outputs of layers of every kind."""
     windows = [((3, 3), (1, 1), SAME, 0, 0), ((5, 5), (2, 1), (2, 2, 2, 2), 0, 2)]
-    if config.oc_groups == 2:
+    if config.own_taps:
+        windows += [((3, 3), (2, 2), SAME, 0, 0), ((5, 5), (2, 2), (2, 2, 2, 2), 0, 1), ((3, 12), (1, 2), SAME, 0, 0),
+                    ((2, 2), (3, 3), NONE, 0, 0)]
+    elif config.oc_groups == 2:
         windows += [((3, 3), (2, 2), SAME, 1, 0), ((5, 5), (2, 2), (2, 2, 2, 2), 0, 1),
                     ((3, 12), (2, 2), (1, 6, 1, 6), 1, 0)]
     for kernel, stride, pads, shift, slack in windows:
@@ -365,8 +416,8 @@ def programs(seed: int, config: NpuConfig):
         yield f"pool, stride {stride}", assemble(*instructions), *rest
 
 
-@pytest.mark.parametrize("name", ["two", pytest.param("one-dn2", marks=pytest.mark.full),
-                                  pytest.param("256", marks=pytest.mark.full)])
+@pytest.mark.parametrize("name", with_full(
+    ["two", "own", "one-dn2", "own-two", "256", "dense-512"], "one-dn2", "own-two", "256", "dense-512"))
 def test_equals_the_rtl(seed, name):
     """The same bytes, and a time that is off only by where the instruction fetch cuts in."""
     config = CONFIGS[name]

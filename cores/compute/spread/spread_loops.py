@@ -39,9 +39,13 @@ class SpreadLoops(LoopWords):
         words = Count(*(Mux(spread, wide, plain) for wide, plain in zip(*(
             _by_bits(row_of(pixels), g.cols, pixels) for pixels in (self.config.banks, self.config.pixel_lanes)),
             strict=True)))
-        m.d.sync += [prepared.words.eq(words.number), prepared.window.eq(window), prepared.shift.eq(window & g.shift)]
+        m.d.sync += [prepared.words.eq(words.number), prepared.window.eq(window), *self.prepare(g, window, prepared)]
         reads = Count(g.reads, g.reads <= 1, g.reads == 2)
         return Count(*(Mux(window, of_window, of_word) for of_window, of_word in zip(reads, words, strict=True)))
+
+    def prepare(self, g: Any, window: Value, prepared: Any) -> list[Any]:
+        """What else is made of the geometry of a COMPUTE to begin, a ``window`` or not: statements."""
+        return [prepared.shift.eq(window & g.shift)]
 
     def begin(self, m: Module, loops: Any, own: Any) -> None:
         m.d.comb += loops.window.eq(own.window)

@@ -42,9 +42,10 @@ class SpreadSources(LaneSources):
             array.source.alternate.eq(word.alternate),
         ]
 
-    def build(self, m: Module, array: Any, ordered: list[list[Value]]) -> list[Any]:
-        config, px = self.config, self.config.pixel_lanes
-        history: list[list[Value]] = []                # by channel
+    def reads(self, m: Module, ordered: list[list[Value]]) -> list[list[Value]]:
+        """Of each channel the pixels of the last ``window_reads`` reads, the oldest first."""
+        config = self.config
+        history: list[list[Value]] = []
         for channel, pixels in enumerate(ordered):
             reads: list[list[Value]] = []
             for age in range(config.window_reads):
@@ -55,7 +56,11 @@ class SpreadSources(LaneSources):
                 m.d.sync += [register.eq(value) for register, value in zip(registers, newer, strict=True)]
                 reads.append(registers)
             history.append([pixel for read in reversed(reads) for pixel in read])
+        return history
 
+    def build(self, m: Module, array: Any, ordered: list[list[Value]]) -> list[Any]:
+        config, px = self.config, self.config.pixel_lanes
+        history = self.reads(m, ordered)
         source = array.source
         oldest = (config.window_reads - 1) * config.banks   # where the newest read begins
         groups = []

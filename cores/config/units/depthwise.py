@@ -7,6 +7,10 @@ from cores.config.units.base import Unit
 
 __all__ = ["UNIT", "DepthwiseSettings"]
 
+#: Taps of their own channel that output lanes have at the most, a multiplexer each: a row of a 3x3 kernel in one step,
+#: and of a 5x5 kernel in two.
+_OWN_TAPS = 4
+
 
 @dataclass(frozen=True, kw_only=True)
 class DepthwiseSettings(Core):
@@ -20,8 +24,17 @@ class DepthwiseSettings(Core):
         return self.pixel_lanes * self.oc_groups if self.depthwise else super().banks
 
     @property
+    def gathered_taps(self) -> int:
+        return self.nnz_lanes if self.depthwise and self.select_fanin == self.ic_lanes else super().gathered_taps
+
+    @property
+    def own_taps(self) -> int:
+        own = self.depthwise and self.select_fanin < self.ic_lanes
+        return min(self.nnz_lanes, _OWN_TAPS) if own else super().own_taps
+
+    @property
     def window_reads(self) -> int:
-        reads = (self.banks + self.nnz_lanes - 2) // self.banks + 1
+        reads = (self.banks + self.window_taps - 2) // self.banks + 1
         return reads if self.depthwise else super().window_reads
 
     def check(self) -> None:
@@ -31,10 +44,8 @@ class DepthwiseSettings(Core):
             return
         tn = self.ic_lanes
         self.require("pixel_lanes", self.pixel_lanes == 2, "be 2 with depthwise")
-        self.require("select_fanin", self.select_fanin == tn,
-                     f"be ic_lanes={tn} with depthwise: every lane reaches every channel")
         self.require("oc_lanes", self.oc_groups <= 2, f"be at most {2 * tn} with depthwise")
-        self.require("nnz_lanes", self.nnz_lanes % self.banks == 0,
+        self.require("nnz_lanes", self.window_taps % self.banks == 0,
                      f"be a multiple of {self.banks} with depthwise, the pixels read at once")
 
 
@@ -44,13 +55,14 @@ UNIT = Unit(
     fields=("depthwise",),
     always_written=True,
     switch=True,
-    # Every lane reaches every channel of a block, and multiplexers of 32 inputs take more LUTs than all else. Half of
-    # the weights of a block are multiplied at once, or all, as suits the dense networks that have depthwise layers
+    # Lanes that reach every channel of a block: multiplexers of 32 inputs take more LUTs than all else. Half of the
+    # weights of a block are multiplied at once, or all, as suits the dense networks that have depthwise layers
     # (docs/scale.md).
     lanes={
         512: dict(oc_lanes=32, ic_lanes=16, nnz_lanes=8, pixel_lanes=2, select_fanin=16, input_depth=4096),
         1024: dict(oc_lanes=32, ic_lanes=16, nnz_lanes=16, pixel_lanes=2, select_fanin=16, input_depth=4096),
     },
-    # The reads of spread words.
-    area={"compute": lambda c: (c.depthwise * c.macs, c.depthwise * c.oc_groups)},
+    # The reads of spread words; taps of their own channel, for each multiplier that has one.
+    area={"compute": lambda c: ((c.gathered_taps > 0) * c.macs, (c.gathered_taps > 0) * c.oc_groups,
+                                c.own_taps * c.oc_lanes)},
 )
