@@ -50,14 +50,16 @@ def run(arguments: argparse.Namespace) -> int:
     from gen.onnx.machine import Machine
     from gen.onnx.read import open_model
     from gen.partition.partition import partition
+    from gen.partition.settle import settle
 
     require_html(arguments, arguments.model, arguments.input, arguments.calibrate)
     judge = chosen_judge(arguments)
     source = _calibrated(arguments)
     with status(f"reading {arguments.model.name}") as remark:
         model = open_model(arguments.model, None if source is None else source.content, dict(arguments.shape))
-        cut = partition(model, machine=Machine.complete(), ranges=source if callable(source) else None, compare=False,
-                        progress=remark)
+        cut = settle(lambda leave: partition(
+            model, machine=Machine.complete(), ranges=source if callable(source) else None, leave=leave, compare=False,
+            progress=remark))
     comparison = _of_segments(arguments, cut, model) if cut.whole is None else _of_layers(arguments, cut.whole)
     found = None if judge is None else _precisions(arguments, cut, model, source, judge)
     return _finish(arguments, comparison, found)

@@ -1,10 +1,12 @@
-"""LayerNormalization that is written as its steps, as exporters write it in opsets that lack it.
+"""LayerNormalization, and RMSNormalization, that are written as their steps, as exporters write them in opsets that
+lack them.
 
-(x - mean) / sqrt(mean of squares + epsilon), with a Mul and an Add of constants behind it, over the last axis or over
-the channels of a map, which are brought last in front of it and back behind it.
+(x - mean) / sqrt(mean of squares + epsilon), or x in place of the difference, with a Mul and an Add of constants behind
+it, over the last axis or over the channels of a map, which are brought last in front of it and back behind it.
 """
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 import numpy as np
 import onnx
@@ -20,7 +22,7 @@ _OPSET = 17
 
 def find_layer_norms(model: onnx.ModelProto) -> onnx.ModelProto:
     """``model`` with LayerNormalization in the place of such steps, in an opset that has it; as it is without any."""
-    if not any(node.op_type == "Sqrt" for node in model.graph.node) or not _Steps(model).found:
+    if not any(node.op_type in ("Sqrt", "Pow") for node in model.graph.node) or not _Steps(model).found:
         return model
     if max(o.version for o in model.opset_import if o.domain in ("", "ai.onnx")) < _OPSET:
         try:
@@ -30,8 +32,20 @@ def find_layer_norms(model: onnx.ModelProto) -> onnx.ModelProto:
     return _Steps(model).run()
 
 
+@dataclass(frozen=True)
+class _Norm:
+    """Of ``source``, over its ``last`` axis or that of the channels; ``parameters``: scale, and bias where the mean is
+    subtracted, float32 (channels,).
+    """
+
+    source: str
+    last: bool
+    epsilon: float
+    parameters: tuple[np.ndarray, ...]
+
+
 class _Steps(Rewriting):
-    """``found``: result of the last step -> input, axis, epsilon, scale and bias."""
+    """``found``: result of the last step -> what it is."""
 
     def __init__(self, model: onnx.ModelProto) -> None:
         super().__init__(model)
@@ -41,46 +55,93 @@ class _Steps(Rewriting):
         if node.output[0] not in self.found:
             yield node
             return
-        source, last, epsilon, scale, bias = self.found[node.output[0]]
+        norm = self.found[node.output[0]]
+        source, last = norm.source, norm.last
         name, rank = node.name, len(self._shapes[source])
         result = node.output[0]
         if not last:
             forth = self._name(f"{name}/last")
             yield helper.make_node("Transpose", [source], [forth], name=forth, perm=[0, *range(2, rank), 1])
             source, result = forth, self._name(f"{name}/norm")
-        constants = [self._constant(name, numbers) for numbers in (scale, bias)]
-        yield helper.make_node("LayerNormalization", [source, *constants], [result], name=self._name(f"{name}/layer"),
-                               axis=-1, epsilon=epsilon)
+        constants = [self._constant(name, numbers) for numbers in norm.parameters]
+        yield helper.make_node("LayerNormalization" if len(constants) > 1 else "SimplifiedLayerNormalization",
+                               [source, *constants], [result], name=self._name(f"{name}/layer"), axis=-1,
+                               epsilon=norm.epsilon)
         if not last:
             yield helper.make_node("Transpose", [result], [node.output[0]], name=self._name(f"{name}/back"),
                                    perm=[0, rank - 1, *range(1, rank - 1)])
 
-    def _match(self, node: NodeProto) -> tuple[str, tuple[str, bool, float, np.ndarray, np.ndarray]] | None:
-        if node.op_type != "Div":
-            return None
-        source, axis = self._centred(node.input[0])
-        root = self._made(node.input[1], "Sqrt")
-        total = self._made(root.input[0], "Add") if root is not None else None
-        if not source or total is None:
+    def _match(self, node: NodeProto) -> tuple[str, _Norm] | None:
+        parts = self._divided(node)
+        total = self._made(parts[1], "Add") if parts is not None else None
+        if parts is None or total is None:
             return None
         variance, epsilon = self._with_constant(total)
         mean = self._made(variance, "ReduceMean")
-        square = self._makers.get(mean.input[0]) if mean is not None and epsilon is not None else None
-        if mean is None or square is None or epsilon is None or epsilon.size != 1 or self._axis(mean) != axis:
+        square = self._makers.get(mean.input[0]) if mean is not None else None
+        if mean is None or square is None or epsilon is None or epsilon.size != 1:
             return None
-        if self._centred(square.input[0]) != (source, axis) or not self._is_square(square):
+        source, axis = self._centred(parts[0])
+        centred = bool(source)
+        if not centred:
+            source, axis = parts[0], self._along(parts[0], mean)
+        of_square = self._centred(square.input[0]) if centred else (square.input[0], axis)
+        if not axis or self._axis(mean) != axis or of_square != (source, axis) or not self._is_square(square):
             return None
         channels = self._shapes[source][axis]
+        column = (channels, *(1,) * (len(self._shapes[source]) - 1 - axis))
+        shapes = column, (1,) * axis + column
         numbers, result = [np.ones(channels, np.float32), np.zeros(channels, np.float32)], node.output[0]
-        for place, op in enumerate(("Mul", "Add")):
+        scaled = parts[2] is not None
+        if parts[2] is not None:
+            if parts[2].shape not in shapes:
+                return None
+            numbers[0] = parts[2].reshape(-1).astype(np.float32)
+        for place, op in list(enumerate(("Mul", "Add") if centred else ("Mul",)))[scaled:]:
             reader = next(iter(self._readers[result]), None) if len(self._readers[result]) == 1 else None
             _, constant = self._with_constant(reader) if reader is not None and reader.op_type == op else ("", None)
-            column = (channels, *(1,) * (len(self._shapes[source]) - 1 - axis))
-            if reader is None or constant is None or constant.shape not in (column, (1,) * axis + column):
+            if reader is None or constant is None or constant.shape not in shapes:
                 break
             numbers[place], result = constant.reshape(-1).astype(np.float32), reader.output[0]
         last = axis == len(self._shapes[source]) - 1
-        return result, (source, last, float(epsilon.item()), numbers[0], numbers[1])
+        return result, _Norm(source, last, float(epsilon.item()), tuple(numbers) if centred else (numbers[0],))
+
+    def _divided(self, node: NodeProto) -> tuple[str, str, np.ndarray | None] | None:
+        """Of a / sqrt(b), in whichever way that is written: a, b, and the constant that the latter is multiplied with
+        first, as TensorFlow does.
+        """
+        if node.op_type == "Div":
+            root = self._made(node.input[1], "Sqrt")
+            return (node.input[0], root.input[0], None) if root is not None else None
+        for one, other in (node.input, node.input[::-1]) if node.op_type == "Mul" else ():
+            if under := self._under_root(other):
+                return one, under, None
+            scaled = self._made(other, "Mul")
+            name, scale = self._with_constant(scaled) if scaled is not None else ("", None)
+            if scale is not None and (under := self._under_root(name)):
+                return one, under, scale
+        return None
+
+    def _under_root(self, name: str) -> str:
+        """What a value is one over the square root of; "" for any other."""
+        maker = self._makers.get(name)
+        if maker is None:
+            return ""
+        if maker.op_type == "Pow":
+            power = self._number(maker.input[1])
+            return maker.input[0] if power is not None and (power == -0.5).all() else ""
+        if maker.op_type == "Div":
+            one = self._number(maker.input[0])
+            divisor = maker.input[1] if one is not None and (one == 1).all() else ""
+        else:
+            divisor = maker.input[0] if maker.op_type == "Reciprocal" else ""
+        root = self._made(divisor, "Sqrt")
+        return root.input[0] if root is not None else ""
+
+    def _along(self, name: str, mean: NodeProto) -> int:
+        """The axis of a mean over what is as large as a value, the last or that of the channels; 0 for another."""
+        axis, shape = self._axis(mean), self._shapes.get(name, [])
+        return axis if axis in (1, len(shape) - 1) and shape[axis] else 0
 
     def _centred(self, name: str) -> tuple[str, int]:
         """What a value is without its mean, and over which axis that is: the last, or that of the channels."""
@@ -88,8 +149,8 @@ class _Steps(Rewriting):
         mean = self._made(less.input[1], "ReduceMean") if less is not None else None
         if less is None or mean is None or mean.input[0] != less.input[0]:
             return "", 0
-        axis, shape = self._axis(mean), self._shapes.get(less.input[0], [])
-        return (less.input[0], axis) if axis and axis in (1, len(shape) - 1) and shape[axis] else ("", 0)
+        axis = self._along(less.input[0], mean)
+        return (less.input[0], axis) if axis else ("", 0)
 
     def _axis(self, mean: NodeProto) -> int:
         """The one axis of a mean that keeps it; 0 for any other."""

@@ -87,7 +87,8 @@ def prepare(model: onnx.ModelProto, whole: Collection[str] = ()) -> onnx.ModelPr
         copy = onnx.ModelProto()
         copy.CopyFrom(model)
         model = spread_norms(copy)
-    model = drop_casts(_optimised(_spread(model, whole)))
+    # onnxruntime moves Transposes into the steps of a normalisation.
+    model = drop_casts(_optimised(find_layer_norms(_spread(model, whole))))
     # Some of it once more, as there are more constants now.
     for apply in (keep_sums_apart, make_masks_finite, find_layer_norms, spread_norms, spread_quotients, count_padding,
                   hoist_transposes, sink_transposes, merge_pool_padding, find_prelus, move_shifts, drop_unused):

@@ -10,6 +10,7 @@ from onnx import NodeProto, TensorProto, helper, numpy_helper
 from gen.onnx.light import inferred
 from gen.onnx.names import unique
 from gen.onnx.passes import drop_unused
+from gen.onnx.passes.constants import constants_of
 
 __all__ = ["Rewriting"]
 
@@ -33,6 +34,7 @@ class Rewriting:
                        for value in values}
         self._shapes = {name: [dim.dim_value for dim in dims] for name, dims in self._sizes.items()}
         self._constants = {tensor.name: tensor for tensor in model.graph.initializer}
+        self._constant_of = constants_of(model.graph)
         self._makers = {name: node for node in model.graph.node for name in node.output}
         self._readers: dict[str, list[NodeProto]] = {value.name: [] for value in model.graph.output}
         for node in model.graph.node:
@@ -53,7 +55,7 @@ class Rewriting:
 
     def _number(self, name: str) -> np.ndarray | None:
         """A constant; None for any other value."""
-        return numpy_helper.to_array(self._constants[name]) if name in self._constants else None
+        return self._constant_of(name)
 
     def _made(self, name: str, op: str) -> NodeProto | None:
         """The node that makes a value, if it is of this operator."""

@@ -21,6 +21,7 @@ from gen.onnx.runtime import OnnxruntimeError
 from gen.options import CompileOptions
 from gen.partition.limits import require_bounded
 from gen.partition.partition import Partition, called, partition
+from gen.partition.settle import require_taken
 from gen.partition.unfit import UnfitNodesError
 from gen.passes.streams import of_segment, require_streams
 from gen.program.file import ProgramFile
@@ -212,12 +213,8 @@ def of_partition(path: Path, cut: Partition, config: NpuConfig, options: Compile
     for number, segment in enumerate(cut.segments):
         progress(f"preparing {called(number, len(cut.segments), host=segment.place == 'host')}".rstrip())
         if segment.place == "accelerator":
-            try:
-                imported = segment.imported
-            except GraphError as error:
-                if "node" not in error.fields:
-                    raise
-                raise UnfitNodesError.refused(error, cut.model, segment.nodes) from None
+            require_taken(segment, cut.model)
+            imported = segment.imported
             inputs = {name: np.concatenate([one[name] for one in values]) for name in imported.graph.inputs if values}
             own = replace(options, stochastic=of_segment(imported.graph, config, options.stochastic))
             workload = of_model(imported, config, own, samples=inputs or None, board=board)

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from onnx import numpy_helper
 
 from cores.config import NpuConfig
 from gen.check.compare import compare_model
@@ -19,16 +20,35 @@ CONFIG = NpuConfig.preset(64, rows=64)
 CHANNELS, SIDE = 12, 6
 
 
-def steps(b: FloatBuilder, x: str, axis: int, *, power: float = 2.0, bias: bool = True) -> str:
-    """As PyTorch exports it in opset 13: the difference is there once or twice."""
+def inverse(b: FloatBuilder, form: str, value: str) -> str:
+    """One over the root of a value, as exporters write it."""
+    if form == "power":
+        return b.node("Pow", value, b.constant(np.float32(-0.5)))
+    root = b.node("Sqrt", value)
+    return b.node("Reciprocal", root) if form != "one" else b.node("Div", b.constant(np.float32(1)), root)
+
+
+def steps(b: FloatBuilder, x: str, axis: int, *, power: float = 2.0, bias: bool = True, form: str = "divided",
+          centred: bool = True) -> str:
+    """As PyTorch exports it in opset 13: the difference is there once or twice. ``form``: of the quotient;
+    ``centred``: whether there is a difference; the constants are nodes then, as PyTorch's older exporter has them.
+    """
     def mean(value: str) -> str:
         return b.node("ReduceMean", value, axes=[axis], keepdims=1)
 
     shape = (CHANNELS, 1, 1) if axis == 1 else (CHANNELS,)
-    less = b.node("Sub", x, mean(x))
-    square = b.node("Pow", b.node("Sub", x, mean(x)), b.constant(np.float32(power)))
-    root = b.node("Sqrt", b.node("Add", mean(square), b.constant(np.float32(1e-5))))
-    y = b.node("Mul", b.node("Div", less, root), b.constant(b.rng.uniform(0.5, 2, shape)))
+    less = b.node("Sub", x, mean(x)) if centred else x
+    exponent = b.node("Constant", value=numpy_helper.from_array(np.float32([power]))) if not centred else \
+        b.constant(np.float32(power))
+    square = b.node("Pow", b.node("Sub", x, mean(x)) if centred else x, exponent)
+    variance = b.node("Add", mean(square), b.constant(np.float32(1e-5)))
+    scale = b.constant(b.rng.uniform(0.5, 2, shape))
+    if form == "scaled":
+        y = b.node("Mul", less, b.node("Mul", scale, inverse(b, form, variance)))
+    elif form == "divided":
+        y = b.node("Mul", b.node("Div", less, b.node("Sqrt", variance)), scale)
+    else:
+        y = b.node("Mul", scale, b.node("Mul", inverse(b, form, variance), less))
     return b.node("Add", y, b.constant(b.rng.normal(size=shape))) if bias else y
 
 
@@ -54,6 +74,30 @@ def test_found(axis: int, bias: bool, rng: np.random.Generator, seed: int, tmp_p
     assert [layer.op for layer in imported.graph.layers] == ["conv", "normalise", "conv"]
     assert max(row.largest for row in compare_model(imported, {"x": x[:2]}).layers) <= 1
     run_and_compare(*compile_kept(imported.graph, CONFIG), seed, ("load", "store"))
+
+
+@pytest.mark.parametrize("centred", [True, False])
+@pytest.mark.parametrize("form", ["divided", "reciprocal", "one", "power", "scaled"])
+def test_forms(form: str, centred: bool, rng: np.random.Generator) -> None:
+    """Of the quotient; without the mean it is an RMSNormalization."""
+    model = network(rng, -1, form=form, centred=centred, bias=centred)
+    made = prepare(model)
+    norm = "LayerNormalization" if centred else "SimplifiedLayerNormalization"
+    assert [node.op_type for node in made.graph.node if node.op_type not in ("Conv", "Transpose")] == [norm]
+    x = rng.normal(size=(2, 3, SIDE, SIDE)).astype(np.float32)
+    np.testing.assert_allclose(outputs_of(made, x), outputs_of(model, x), rtol=0, atol=1e-4)
+
+
+def test_transposes_around_it(rng: np.random.Generator) -> None:
+    """As in a Mixer, of opset 13: onnxruntime would move them into the steps."""
+    b = FloatBuilder(rng, [1, 3, SIDE, SIDE])
+    image = b.node("Reshape", b.same_conv("x", 3, CHANNELS), b.constant(np.array([1, CHANNELS, SIDE * SIDE])))
+    tokens = b.node("Transpose", image, perm=[0, 2, 1])
+    mixed = b.node("Transpose", b.node("MatMul", image, b.weights(SIDE * SIDE, SIDE * SIDE)), perm=[0, 2, 1])
+    y = steps(b, b.node("Add", tokens, mixed), -1)
+    made = prepare(b.model(b.node("MatMul", y, b.weights(CHANNELS, 4)), rank=3))
+    assert {node.op_type for node in made.graph.node} <= {
+        "Add", "Conv", "LayerNormalization", "MatMul", "Reshape", "Transpose"}
 
 
 def test_another_power_is_none(rng: np.random.Generator) -> None:
