@@ -8,6 +8,7 @@ from gen.ir.graph import Graph, Layer, is_broadcast
 from gen.lowering.steps import MappedGraph
 from gen.mapping.base import LayerContext, Mapping, MappingContext, Single
 from gen.mapping.binary import BinaryLayers, BinaryMapping
+from gen.mapping.dilated import DilatedMapping
 from gen.mapping.fused import fuse
 from gen.mapping.gather import GatherMapping
 from gen.mapping.matmul import MatMulMapping
@@ -26,8 +27,8 @@ __all__ = ["MAPPINGS", "choose", "map_graph"]
 
 #: Of two that cost the same the first is taken.
 MAPPINGS: tuple[type[Mapping], ...] = (
-    StochasticMapping, BinaryMapping, WindowMapping, GatherMapping, WinogradMapping, PlainMapping, MatrixMapping,
-    PoolMapping, MoveMapping, TurnMapping, MatMulMapping, RowMapping)
+    StochasticMapping, BinaryMapping, WindowMapping, GatherMapping, WinogradMapping, DilatedMapping,
+    PlainMapping, MatrixMapping, PoolMapping, MoveMapping, TurnMapping, MatMulMapping, RowMapping)
 
 
 def choose(context: LayerContext[Layer]) -> Mapping:

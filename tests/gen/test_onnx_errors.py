@@ -184,6 +184,8 @@ MODELS: list[tuple[Callable[[Builder, str], str], dict[str, Any]]] = [
     (lambda b, x: conv(b, x, dilations=[0, 2]), dict(code="bad-attribute", operator="Conv")),
     (lambda b, x: conv(b, b.dequantize(b.input(1, 3, 99, 9, name="high")), dilations=[32, 1]),
      dict(code="too-large", operator="Conv", limit=63)),
+    (lambda b, x: b.node("Conv", x, b.weights(4, 3, 1, 1), pads=[0, 61, 0, 0]),
+     dict(code="too-large", operator="Conv", limit=60)),
     (lambda b, x: b.node("MaxPool", b.node("Pad", x, b.constant([0, 0, 0, 16, 0, 0, 0, 0])), kernel_shape=[2, 2]),
      dict(code="too-large", operator="Pad")),
     (lambda b, x: conv(b, b.node("Slice", b.dequantize(b.input(1, 3, 6, 99, name="wide")), b.constant([70]),

@@ -59,6 +59,20 @@ def test_dilation_in_one_dimension(length: int, dilation: int, pads: list[int], 
     run_and_compare(program, kept, 1, ("load", "store"))
 
 
+@pytest.mark.parametrize("size, kernel, dilations, pads", [
+    ([33, 33], [3, 3], [18, 18], [18] * 4), ([5, 40], [1, 61], [1, 1], [0, 30, 0, 33]),
+    ([4, 60], [1, 2], [1, 40], [0, 50, 0, 0])])
+def test_more_padding_than_the_machine_has(size: list[int], kernel: list[int], dilations: list[int], pads: list[int],
+                                           rng: Rng, tmp_path: Path) -> None:
+    b = Builder(rng)
+    y = b.node("Conv", b.dequantize(b.input(1, 4, *size), 0.05, 3), b.weights(4, 4, *kernel), b.bias(4),
+               dilations=dilations, pads=pads)
+    b.output(b.quantize(y))
+    graph, _ = check(b, tmp_path)
+    program, kept = compile_kept(graph, NpuConfig.preset(16))
+    run_and_compare(program, kept, 1, ("load", "store"))
+
+
 @pytest.mark.parametrize("dilations, taps", [([6, 12], (3, 1)), ([12, 12], (1, 1)), ([7, 3], (3, 3)), ([9, 9], (1, 1))])
 def test_taps_that_see_nothing(dilations: list[int], taps: tuple[int, int], rng: Rng, tmp_path: Path) -> None:
     """As of the branches that look far in small maps: what sees but padding is left out."""

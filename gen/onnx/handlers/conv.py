@@ -20,6 +20,9 @@ __all__ = ["HANDLERS", "convolution", "ungrouped"]
 
 HANDLERS = Registry()
 
+#: Of an input, for padding of that many times what a layer has room for at most.
+_MOST_COPIES = 4
+
 
 def ungrouped(weights: np.ndarray, groups: int) -> np.ndarray:
     """Weights of a grouped convolution as those of an ordinary one, with zeros."""
@@ -42,6 +45,22 @@ def _padded(value: Padded, node: Node, kernel: Sequence[int]) -> tuple[Windows, 
         return None
     top, left, bottom, right = (a + b for a, b in zip(value.pads, windows.pads, strict=True))
     return replace(windows, pads=(top, left, bottom, right)), number
+
+
+def _within_limits(context: Context, source: Real, windows: Windows, pad_value: int) -> tuple[Real, Windows]:
+    """An input with the padding that the machine has no room for, and what is left to the windows."""
+    left = np.array(windows.pads)
+    limits = np.array(MAX_PADS * 2)
+    if (left > _MOST_COPIES * limits).any():
+        raise NodeError(f"its padding is {windows.pads}; {_MOST_COPIES * MAX_PADS[0]} rows and "
+                        f"{_MOST_COPIES * MAX_PADS[1]} columns a side are supported", code="too-large",
+                        limit=_MOST_COPIES * MAX_PADS[1])
+    while (left > limits).any():
+        now = np.clip(left - limits, 0, limits)
+        number = (pad_value - source.zero_point) * source.scale
+        padded = Padded(context.node.name, source, (now[0], now[1], now[2], now[3]), number)
+        source, left = context.activation(stored(context.graph, padded)), left - now
+    return source, replace(windows, pads=(int(left[0]), int(left[1]), int(left[2]), int(left[3])))
 
 
 def _dilated(weights: np.ndarray, dilations: Sequence[int]) -> np.ndarray:
@@ -130,8 +149,9 @@ def _below(context: Context, source: Real, folded: _Folded) -> Real | None:
     "a layer of its own; one or two spatial axes, constant weights. Horizontal strides above 7 where they are products "
     "of shorter ones, as those of patch embeddings are. Groups other than depthwise as a full convolution with zeros. "
     "Dilation along an axis, where the other is 1, without zeros, after a copy where it does not divide the length; "
-    "any other as a kernel of 63x63 at most with zeros between the taps, which take their time. Taps that see nothing "
-    "but padding are left out"))
+    "any other as a kernel of 63x63 at most, of whose zeros those columns alone take time that are no multiple of the "
+    "pixels of a word apart. Taps that see nothing but padding are left out. A copy first for more padding than the "
+    f"machine has, {MAX_PADS[0]} rows and {MAX_PADS[1]} columns a side, up to {_MOST_COPIES} times that"))
 def convolution(context: Context, inputs: Inputs) -> Value:
     node = context.node
     padded = inputs[0] if isinstance(inputs[0], Padded) else None
@@ -159,6 +179,8 @@ def convolution(context: Context, inputs: Inputs) -> Value:
         order = whole[:, :order[0, 0].size].reshape(order.shape)
     else:
         weights = _dilated(weights, dilations)
+        source, windows = _within_limits(context, source, windows,
+                                         source.zero_point if pad_value is None else pad_value)
     groups = int(node.attributes.get("group", 1))
     depthwise = groups == dims[0] == weights.shape[0] > 1
     if groups < 1 or weights.shape[0] % groups:
