@@ -40,7 +40,8 @@ def show_segments(partition: "Partition") -> None:
     for (operator, reason), names in rows.items():
         more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
         table.add_row(operator, ", ".join(names[:_NAMED]) + more, reason)
-    messages.print(table)
+    if rows:    # there are none where the processor has copies of what moves values alone
+        messages.print(table)
     if partition.quantised:
         messages.print(f"quantised for the processor, too, so that their layers stay on the accelerator: "
                        f"{', '.join(partition.quantised)}", soft_wrap=True)

@@ -28,6 +28,8 @@ class Extractor:
         self._place = {node.name: number for number, node in enumerate(model.nodes)}
         self._order = {model_input.name: place for place, model_input in enumerate(model.inputs)}
         self._of_samples = _of_samples(model)
+        self._declared = {value.name: value.type for value in model.proto.graph.output
+                          if value.type.tensor_type.HasField("shape")}
         taken = {*self._makers, *self._order, *probed.constants}
         taken.update(self._place)
         #: Value whose first axis is not that of the samples -> its name where it crosses, and that of the shape which
@@ -93,9 +95,21 @@ class Extractor:
         dims = [dim.dim_value for dim in self._types[name].tensor_type.shape.dim]
         return [1, *dims] if crossing else dims
 
+    def _type(self, name: str) -> onnx.TypeProto | None:
+        """With a shape, of which ONNX wants one at the ends of a graph: of outputs what the model says, where nothing
+        can be inferred.
+        """
+        if name in self._probed.constants:
+            array = self._probed.constants[name]
+            return helper.make_tensor_type_proto(helper.np_dtype_to_tensor_dtype(array.dtype), array.shape)
+        found = self._types.get(name)
+        if found is None or not found.tensor_type.HasField("shape"):
+            found = self._declared.get(name, found)
+        return found
+
     def _value(self, name: str, *, crossing: bool = False) -> onnx.ValueInfoProto:
         """Of one sample; ``crossing``: as it crosses."""
-        found = self._types.get(name)
+        found = self._type(name)
         if found is None:
             raise GraphError(f"value {name} lies between accelerator and processor, and its type "
                              "cannot be inferred; export the model with the types of its values "

@@ -193,6 +193,23 @@ def test_an_output_whose_shape_depends_on_values(builder: Builder, tmp_path: Pat
     assert run.outputs["nonzero6_y/1"].shape[0] == 4 and run.outputs["nonzero6_y/1"].size
 
 
+def test_outputs_whose_shapes_are_not_inferred(builder: Builder, tmp_path: Path) -> None:
+    """A constant, such as the shape of a result, and what is rearranged by numbers that another result holds: the
+    program can be opened all the same.
+    """
+    real = builder.requantize(builder.input(1, 4, 6, 6, number=np.float32), zero_point=0)
+    real = builder.requantize(convolved(builder, real), zero_point=0)
+    builder.output(real, np.float32)
+    builder.output(shape := builder.node("Shape", real), np.int64, rank=1)
+    least = builder.node("ReduceMin", real, axes=[0, 2, 3], keepdims=0)
+    sizes = builder.node("Cast", builder.node("Abs", builder.node("Sign", least)), to=TensorProto.INT64)
+    builder.output(ones := builder.node("Expand", builder.constant(np.float32([2])), sizes), np.float32, rank=4)
+    open_application(builder.save(tmp_path), CONFIG).save(tmp_path / "x.npu")
+    samples = Samples(builder.samples(1), None)
+    found = run_model(open_application(tmp_path / "x.npu", None), samples, "functional").outputs
+    assert found[shape].tolist() == [[1, 4, 6, 6]] and (found[ones] == 2).all()
+
+
 @pytest.mark.parametrize("cropped", [False, True])
 def test_a_part_without_products_stays_on_the_processor(cropped: bool, builder: Builder, tmp_path: Path) -> None:
     """What is cut out is a convolution to the machine, but not worth a segment either."""
