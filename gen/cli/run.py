@@ -57,6 +57,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--stream-shift", type=stream_shifts, default=(0,), metavar="N[,N...]",
                         help="streams are shorter by so many powers of two than the program says, down to 8 bits: a "
                              "register, so nothing is compiled or loaded anew; of several, samples take one in turn")
+    parser.add_argument("--waves", type=Path, metavar="FILE.vcd",
+                        help="with --target rtl: write the waveforms of the machine's top module, and what shows them "
+                             "in GTKWave and Surfer with states and instructions in words")
     add_memory_option(parser)
     add_compiler_options(parser)
     add_calibration_options(parser)
@@ -88,8 +91,8 @@ def stream_shifts(text: str) -> tuple[int, ...]:
 
 
 def execute(application: "Application", samples: "Samples", target: str, bus: "Bus | None" = None,
-            stream_shifts: Sequence[int] = (0,)) -> "Run":
-    """`gen.run.runner.run_model` with progress on stderr; ``bus``: the memory of the target ``rtl``."""
+            stream_shifts: Sequence[int] = (0,), waves: Path | None = None) -> "Run":
+    """`gen.run.runner.run_model` with progress on stderr; ``bus``, ``waves``: of the target ``rtl``."""
     from gen.run.runner import run_model
     from gen.run.targets import open_device
     from sim.rtl.machine import RtlMachine
@@ -99,7 +102,8 @@ def execute(application: "Application", samples: "Samples", target: str, bus: "B
         target, _, url = target.partition(":")
         if target == "rtl":
             with status("building the simulation"):
-                machine = stack.enter_context(RtlMachine(application.workloads[0].program.config, bus=bus))
+                machine = stack.enter_context(RtlMachine(application.workloads[0].program.config, bus=bus, waves=waves,
+                                                         top_only=True))
         if target == BOARD:
             with status("opening the device"):
                 device = stack.enter_context(open_device(url, application.workloads[0].program.config, _system(url)))
@@ -135,6 +139,8 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.target != "rtl" and chosen_memory(arguments) is not None:
         raise UsageError(f"--memory {arguments.memory}: only --target rtl has a memory; {IDEAL} is the default",
                          code="option-conflict")
+    if arguments.waves:
+        _require_waves(arguments)
     if arguments.output:
         refuse_to_replace(arguments.output, arguments.model, arguments.input, arguments.calibrate, arguments.config)
         require_writable(arguments.output)
@@ -153,7 +159,10 @@ def run(arguments: argparse.Namespace) -> int:
             application.programs(remark)
     if any(arguments.stream_shift) and not any(workload.program.streams for workload in application.workloads):
         raise UsageError("--stream-shift: no layer is computed by streams; compile the model with --stochastic")
-    result = execute(application, samples, arguments.target, _bus(arguments, application), arguments.stream_shift)
+    result = execute(application, samples, arguments.target, _bus(arguments, application), arguments.stream_shift,
+                     arguments.waves)
+    if arguments.waves:
+        _write_save_files(arguments.waves, application)
     if arguments.output:
         write_outputs(arguments.output, result)
     if arguments.json:
@@ -166,6 +175,28 @@ def run(arguments: argparse.Namespace) -> int:
                        f"first in tensor {tensors[0]}", soft_wrap=True)
         return FAILED
     return 0
+
+
+def _require_waves(arguments: argparse.Namespace) -> None:
+    """Raises UsageError, OSError."""
+    if arguments.target != "rtl":
+        raise UsageError("--waves goes with --target rtl: only the Verilog has signals", code="option-conflict")
+    if arguments.waves.suffix != ".vcd":
+        raise UsageError(f"--waves {arguments.waves}: waveforms are written as .vcd")
+    require_writable(arguments.waves)
+
+
+def _write_save_files(waves: Path, application: "Application") -> None:
+    from gen.run.waves import save_files
+
+    files = save_files(waves, [workload.program for workload in application.workloads])
+    for path, text in files.items():
+        write_file(path, text)
+    saved = [str(path) for path in files if path.suffix == ".gtkw"]
+    commands = [path.name for path in files if path.suffix == ".sucl"]
+    messages.print(f"{waves}: open it with `gtkwave {saved[0]}`, or in its folder with `surfer -c {commands[0]} "
+                   f"{waves.name}`" + (f"; the next parts of the model are in {', '.join(saved[1:])}" if saved[1:] else
+                                       ""), soft_wrap=True)
 
 
 def require_member_names(model: Path, names: Iterable[str]) -> None:

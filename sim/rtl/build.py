@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from importlib import metadata
 from pathlib import Path
+from typing import Literal
 
 from cores.arch.registers import address_of
 from cores.config import NpuConfig
@@ -167,11 +168,17 @@ def compile_library(
     return folder / _LIBRARY
 
 
-def build_library(config: NpuConfig, *, verilog: str | None = None, waves: bool = False,
+#: What of a simulation can be written as waveforms.
+Waves = Literal["none", "top", "all"]
+_TRACING: Mapping[Waves, list[str]] = {"none": [], "top": ["--trace", "--trace-depth", "1"], "all": ["--trace"]}
+
+
+def build_library(config: NpuConfig, *, verilog: str | None = None, waves: Waves = "none",
                   watch_words: int = 0) -> Path:
     """Shared library with the interface of harness.cpp for the machine of ``config``.
 
-    ``verilog`` replaces the generated text (module ``npu``, the same ports); ``waves`` adds VCD output;
+    ``verilog`` replaces the generated text (module ``npu``, the same ports); ``waves`` adds VCD output, of
+    all signals or of those of the top module;
     ``watch_words``: it has ports ``watch``, of so many words, and ``watch_valid``. Kept as `compile_library` says.
 
     Raises ToolError when a tool is missing or fails.
@@ -181,5 +188,5 @@ def build_library(config: NpuConfig, *, verilog: str | None = None, waves: bool 
     return compile_library(
         [verilog or sources_digest(config), *harness.values()],
         lambda: {"npu.v": verilog or emit_verilog(config), **harness},
-        top="npu", options=["--trace"] if waves else [], defines=[*defines, *(["-DWAVES"] if waves else []),
+        top="npu", options=_TRACING[waves], defines=[*defines, *(["-DWAVES"] if waves != "none" else []),
                  *([f"-DWATCH_WORDS={watch_words}"] if watch_words else [])])

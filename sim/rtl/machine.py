@@ -199,14 +199,15 @@ class RtlMachine:
     """The Verilog of ``config`` in Verilator, with a memory of NumPy arrays on its bus.
 
     ``verilog`` replaces the generated text. A seed makes the random stalls the same again. ``waves`` names a VCD file
-    to write; NPUGEN_WAVES=1 writes ``npu.<process>.vcd``. With ``observed`` it keeps what the machine writes inside of
-    itself, which `events` has; the text is `observed_verilog`'s then. Use it as a context manager or call `close`.
+    to write, of the top module alone with ``top_only``; NPUGEN_WAVES=1 writes ``npu.<process>.vcd``, of all signals.
+    With ``observed`` it keeps what the machine writes inside of itself, which `events` has; the text is
+    `observed_verilog`'s then. Use it as a context manager or call `close`.
 
     Raises ToolError when the simulation cannot be built.
     """
 
     def __init__(self, config: NpuConfig, *, bus: Bus | None = None, seed: int = 0, verilog: str | None = None,
-                 waves: Path | None = None, observed: bool = False) -> None:
+                 waves: Path | None = None, observed: bool = False, top_only: bool = False) -> None:
         self.config = config
         self._layout = None
         if observed:
@@ -215,7 +216,9 @@ class RtlMachine:
         if waves is None and os.environ.get("NPUGEN_WAVES", "0") not in ("", "0"):
             waves = Path(f"npu.{os.getpid()}.vcd")
         words = watched_words(self._layout) if self._layout is not None else 0
-        self._library = _load(build_library(config, verilog=verilog, waves=waves is not None, watch_words=words))
+        self._library = _load(build_library(
+            config, verilog=verilog, waves="none" if waves is None else "top" if top_only else "all",
+            watch_words=words))
         self._handle = self._library.npu_new(seed)
         self._arrays: list[np.ndarray] = []  # the library works in them
         if waves is not None and not self._library.npu_waves(self._handle, str(waves).encode()):
