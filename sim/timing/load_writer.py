@@ -81,11 +81,13 @@ class Writer:
                 if turn is None:
                     check_box(shared.config, index, geometry, instruction, gather)
                 accepted = max(accepted, transformed + LoadDispatchTiming.LOOK)
-            shared.contexts.pop_one(accepted)
+            # A load's place is free a cycle later than a setting's.
+            leaving = 0 if instruction.opcode in SETTERS else LoadDispatchTiming.LEAVE
+            shared.contexts.pop_one(accepted + leaving)
             first = max(idle, handed.there)
             self._wait(handed, first, max(at_head, first), lacked, accepted)
             last = done = accepted
-            at_head = accepted + 1 + (0 if instruction.opcode in SETTERS else LoadDispatchTiming.LEAVE)
+            at_head = accepted + 1 + leaving
             if instruction.opcode == Opcode.LOAD_SET:
                 geometry, tiles, gather, turn = instruction, None, None, None
                 self.clock = accepted
@@ -281,15 +283,17 @@ class Writer:
                 yield "load data, or room in a ring"
             count = min(beats, shared.load_data.available, ring.room)
             arrived = shared.load_data.readable(count)
-            arrived[0] = max(arrived[0], time + 1, free)
-            unhindered = earliest(arrived, 1 + bias)
-            times = earliest(np.maximum(arrived, ring.writable(count) - bias), 1 + bias)
+            allowed = np.maximum(arrived, ring.writable(count) - bias)
+            allowed[0] = max(allowed[0], time + 1, free)
+            times = earliest(allowed, 1 + bias)
             shared.load_data.pop(times)
             ring.push(times + bias)
             self.walk.meet(times)
+            before = np.concatenate([[time], times[:-1]])
+            lacked = int(np.maximum(arrived - before - 1, 0).sum())
             shared.spent(Queue.LOAD, "busy", index, count)
-            shared.spent(Queue.LOAD, "wait_bus", index, int(unhindered[-1]) - time - count)
-            shared.spent(Queue.LOAD, "wait_ring", index, int(times[-1] - unhindered[-1]))
+            shared.spent(Queue.LOAD, "wait_bus", index, lacked)
+            shared.spent(Queue.LOAD, "wait_ring", index, int(times[-1]) - time - count - lacked)
             beats, time, free = beats - count, int(times[-1]), int(times[-1]) + 1 + bias
             self.clock = time
             yield None

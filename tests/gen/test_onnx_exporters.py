@@ -89,6 +89,28 @@ def test_flattened_views(batch: int, rng: Rng, tmp_path: Path) -> None:
     assert [layer.op for layer in graph.layers] == ["pool", "conv"]
 
 
+@pytest.mark.parametrize("step", [5, 4])
+def test_flattened_views_of_an_open_batch(step: int, rng: Rng, tmp_path: Path) -> None:
+    """The same with indices that are computed of the number of samples: the sample's first, and its elements."""
+    b = Builder(rng)
+    x = b.input("N", 5, 6, 6)
+    mean = b.requantize(b.node("GlobalAveragePool", b.dequantize(x)))
+    flat = b.node("Reshape", mean, b.constant([-1]))
+    zero, one = b.constant(np.array(0)), b.constant(np.array(1))
+    numbers = b.node("Range", zero, b.node("Gather", b.node("Shape", x), zero), one)
+    first = b.node("Unsqueeze", b.node("Mul", numbers, b.constant(np.array(step))), b.constant([1, 2, 3]))
+    view = b.node("Gather", flat, b.node("Add", first, b.constant(np.arange(5).reshape(1, 5, 1, 1))))
+    b.output(b.quantize(b.node("Conv", view, b.weights(4, 5, 1, 1))))
+    model = b.build()
+    changed = passes.undo_flattening(copied(model))
+    made = next(node.op_type for node in changed.graph.node if view in node.output)
+    assert made == ("Reshape" if step == 5 else "Gather")
+    samples = b.samples(3)
+    np.testing.assert_array_equal(*(outputs(each, samples)[0] for each in (changed, model)))
+    if step == 5:
+        assert [layer.op for layer in load(b.save(tmp_path)).layers] == ["pool", "conv"]
+
+
 @pytest.mark.parametrize("why", ["part", "order", "free batch", "shape"])
 def test_views_that_are_not_everything(why: str, rng: Rng) -> None:
     b = Builder(rng)

@@ -25,12 +25,15 @@ MACHINES = {
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("count", "largest"), [(1, 33), pytest.param(60, 197, marks=pytest.mark.full)])
+@pytest.mark.parametrize(("numbers", "largest"), [
+    (range(1), 33),
+    *(pytest.param(range(first, first + 10), 197, marks=pytest.mark.full) for first in range(0, 60, 10)),
+], ids=lambda numbers: f"from{numbers.start}" if isinstance(numbers, range) else None)
 @pytest.mark.parametrize("name", MACHINES)
-def test_every_layer(name: str, count: int, largest: int, seed: int, tmp_path: Path) -> None:
+def test_every_layer(name: str, numbers: range, largest: int, seed: int, tmp_path: Path) -> None:
     """With noise in all padding, in every order that the machine's queues may take: 300 in all in the full run."""
     config = MACHINES[name]
-    for number in range(count):
+    for number in numbers:
         model = RandomTransformer(np.random.default_rng([seed, number]), largest=largest, windows=bool(config.turn))
         imported = load_model(model.save(tmp_path), machine=Machine.of(config))
         assert compare_model(imported, model.samples(2)).largest <= 1, f"number {number}"

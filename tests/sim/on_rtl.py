@@ -2,6 +2,7 @@
 
 import random
 
+import numpy as np
 import pytest
 
 from cores.config import NpuConfig
@@ -59,3 +60,12 @@ def check_bytes_and_cycles(machine: RtlMachine, graph: Graph, seed: int, *, slac
     result = check_on_rtl(machine, program, graph, seed, bus=Bus())
     assert estimate(machine.config, program.code).cycles == pytest.approx(
         result.counters["cycles"], rel=0.005, abs=slack)
+
+
+def check_each_instruction(machine: RtlMachine, graph: Graph, seed: int) -> None:
+    """On an ideal bus the time model has every engine's cycles of each instruction, by what they are spent on."""
+    program, graph = compile_kept(graph, machine.config)
+    result = check_on_rtl(machine, program, graph, seed, bus=Bus())
+    timing = estimate(machine.config, program.code)
+    assert timing.cycles == result.counters["cycles"]
+    np.testing.assert_array_equal(timing.counts, result.trace.counts)

@@ -5,7 +5,7 @@ import pytest
 from sim.rtl import RtlMachine
 from tests.random_rows import narrowed, normalisation_graph, random_rows, softmax_graph
 
-from .on_rtl import ATTENTION, check_bytes_and_cycles
+from .on_rtl import ATTENTION, check_bytes_and_cycles, check_each_instruction
 
 
 @pytest.fixture(scope="module")
@@ -23,6 +23,12 @@ def machine():
 ], ids=("softmax", "normalised", "not centred", "small beside epsilon", "long rows"))
 def test_directed(machine, seed, graph):
     check_bytes_and_cycles(machine, graph, seed, slack=0)
+
+
+def test_copies_begin_ahead(machine, seed):
+    """Of a copy's windows the store engine takes none yet: as many begin as there is room for in the FIFO, and those
+    that are under way besides."""
+    check_each_instruction(machine, narrowed(normalisation_graph(channels=64, size=(1, 20)), 100), seed)
 
 
 def test_random(machine, seed):

@@ -13,12 +13,12 @@ from gen.onnx.names import unique
 from gen.onnx.passes.check_types import known_types
 from gen.onnx.passes.constants import small_constants
 
-__all__ = ["computed_sizes", "fold_sizes"]
+__all__ = ["SIZE_OPERATORS", "computed_sizes", "fold_sizes", "size_of"]
 
 #: Operators that sizes are computed by, of few numbers each.
-_COMPUTED = ("Add", "And", "Cast", "Concat", "ConstantOfShape", "Div", "Equal", "Floor", "Gather", "Greater",
-             "Identity", "Less", "Mul", "Not", "Or", "Reshape", "Slice", "Squeeze", "Sub", "Transpose", "Unsqueeze",
-             "Where")
+SIZE_OPERATORS = (
+    "Add", "And", "Cast", "Concat", "ConstantOfShape", "Div", "Equal", "Floor", "Gather", "Greater", "Identity",
+    "Less", "Mul", "Not", "Or", "Reshape", "Slice", "Squeeze", "Sub", "Transpose", "Unsqueeze", "Where")
 #: Operators whose second input is a shape -> what stands there for the axis that the first input has.
 _SHAPED = {"Reshape": 0, "Expand": 1}
 _FEW = 64
@@ -96,7 +96,7 @@ def _sizes(model: onnx.ModelProto, samples: int) -> tuple[Arrays, Mapping[str, o
         before, types = len(found), known_types(model, found, samples=samples)
         for node in model.graph.node:
             if node.output and node.output[0] not in found:
-                array = _shape_of(node, types) if node.op_type in ("Shape", "Size") else _computed(model, node, known)
+                array = size_of(node, types) if node.op_type in ("Shape", "Size") else _computed(model, node, known)
                 if array is not None:
                     found[node.output[0]] = array
         if len(found) == before:
@@ -104,7 +104,8 @@ def _sizes(model: onnx.ModelProto, samples: int) -> tuple[Arrays, Mapping[str, o
     return found, types
 
 
-def _shape_of(node: onnx.NodeProto, types: Mapping[str, onnx.TypeProto]) -> np.ndarray | None:
+def size_of(node: onnx.NodeProto, types: Mapping[str, onnx.TypeProto]) -> np.ndarray | None:
+    """What a Shape or a Size makes of a value of these ``types``; None where that is not known."""
     if node.input[0] not in types or not types[node.input[0]].tensor_type.HasField("shape"):
         return None
     dims = types[node.input[0]].tensor_type.shape.dim
@@ -120,7 +121,7 @@ def _shape_of(node: onnx.NodeProto, types: Mapping[str, onnx.TypeProto]) -> np.n
 def _computed(model: onnx.ModelProto, node: onnx.NodeProto, known: Mapping[str, np.ndarray]) -> np.ndarray | None:
     """What a node makes of sizes and of constants."""
     names = [name for name in node.input if name]
-    if node.op_type not in _COMPUTED or not names or len(node.output) != 1:
+    if node.op_type not in SIZE_OPERATORS or not names or len(node.output) != 1:
         return None
     if not all(name in known and known[name].size <= _FEW for name in names):
         return None

@@ -1,23 +1,32 @@
 """Gathers of everything out of a flattened tensor."""
 
+from collections.abc import Mapping
 from math import prod
+from typing import Any
 
 import numpy as np
 import onnx
 from onnx import helper, numpy_helper
+from onnx.reference import ReferenceEvaluator
 
 from gen.onnx.names import unique
 from gen.onnx.passes.check_types import known_types
-from gen.onnx.passes.constants import constant_of, small_constants
+from gen.onnx.passes.constants import constant_of, constants_of, small_constants
+from gen.onnx.passes.fold_sizes import SIZE_OPERATORS, size_of
 
 __all__ = ["undo_flattening"]
+
+#: Operators that indices are computed by.
+_INDEXED = (*SIZE_OPERATORS, "Range")
+#: Samples of which an open batch is looked at.
+_COUNTS = (1, 3)
 
 
 def undo_flattening(model: onnx.ModelProto) -> onnx.ModelProto:
     """A Gather of all elements, in their order, out of a Reshape to one axis -> a Reshape to the Gather's shape.
 
-    PyTorch's newer exporter writes views so, that of every global average among them, in models of a fixed batch: the
-    samples are flattened with the rest. Any other Gather stays as it is.
+    PyTorch's newer exporter writes views so, that of every global average among them: the samples are flattened with
+    the rest. With an open batch it computes the indices of the number of samples. Any other Gather stays as it is.
     """
     graph = model.graph
     single = small_constants(graph, 1)
@@ -27,20 +36,67 @@ def undo_flattening(model: onnx.ModelProto) -> onnx.ModelProto:
                and not any(attribute.name == "axis" and attribute.i for attribute in node.attribute)]
     if not gathers:
         return model
-    types = known_types(model)
     batches = _batches(graph)
+    if len(batches) != 1:
+        return model
+    # An open batch counts as one sample, and as several.
+    counts = _COUNTS if 0 in batches else tuple(batches)
+    types = [known_types(model, samples=count) for count in counts]
     taken = {name for node in graph.node for name in (*node.input, *node.output)}
     for node in gathers:
-        source, index = flat[node.input[0]], constant_of(graph, node.input[1])
-        size = prod(d.dim_value for d in types[source].tensor_type.shape.dim) if source in types else 0
-        if (index is None or not index.ndim or {index.shape[0]} != batches
-                or not np.array_equal(index.ravel(), np.arange(size))):
+        shapes = {_shape_taken(model, node, flat[node.input[0]], each, count)
+                  for count, each in zip(counts, types, strict=True)}
+        shape = shapes.pop()
+        if shape is None or shapes:
             continue
-        shape = unique(f"{node.output[0]}/shape", taken)
-        taken.add(shape)
-        graph.initializer.append(numpy_helper.from_array(np.array(index.shape, np.int64), shape))
-        node.CopyFrom(helper.make_node("Reshape", [source, shape], node.output, name=node.name))
+        name = unique(f"{node.output[0]}/shape", taken)
+        taken.add(name)
+        sizes = np.array([-1 if 0 in batches else counts[0], *shape], np.int64)
+        graph.initializer.append(numpy_helper.from_array(sizes, name))
+        node.CopyFrom(helper.make_node("Reshape", [flat[node.input[0]], name], node.output, name=node.name))
     return model
+
+
+def _shape_taken(model: onnx.ModelProto, gather: onnx.NodeProto, source: str, types: Mapping[str, onnx.TypeProto],
+                 samples: int) -> tuple[int, ...] | None:
+    """The shape of a sample that ``gather`` takes out of all of ``source``; None if it takes anything else."""
+    index = constant_of(model.graph, gather.input[1])
+    if index is None:
+        index = _made_of_sizes(model, gather.input[1], types)
+    size = prod(dim.dim_value for dim in types[source].tensor_type.shape.dim) if source in types else 0
+    if (index is None or not index.ndim or index.shape[0] != samples
+            or not np.array_equal(index.ravel(), np.arange(size))):
+        return None
+    return index.shape[1:]
+
+
+def _made_of_sizes(model: onnx.ModelProto, name: str, types: Mapping[str, onnx.TypeProto]) -> np.ndarray | None:
+    """What nodes compute of constants and of sizes of values that have ``types``; None if they read anything else."""
+    graph = model.graph
+    makers = {output: node for node in graph.node for output in node.output}
+    known, constant, needed, asked = {}, constants_of(graph), set(), [name]
+    while asked:
+        at = asked.pop()
+        if at in known or at in needed:
+            continue
+        node, array = makers.get(at), constant(at)
+        if array is None and node is not None and node.op_type in ("Shape", "Size"):
+            array = size_of(node, types)
+        if array is not None:
+            known[at] = array
+        elif node is None or node.op_type not in _INDEXED:
+            return None
+        else:
+            needed.add(at)
+            asked.extend(filter(None, node.input))
+    nodes = [node for node in graph.node if not needed.isdisjoint(node.output)]
+    made = helper.make_graph(nodes, "indices", [], [onnx.ValueInfoProto(name=name)],
+                             [numpy_helper.from_array(array, at) for at, array in known.items()])
+    try:
+        evaluator: Any = ReferenceEvaluator(helper.make_model(made, opset_imports=model.opset_import))
+        return np.asarray(evaluator.run(None, {})[0])
+    except Exception:   # onnx raises anything; the Gather stays then
+        return None
 
 
 def _is_flat(shape: np.ndarray | None) -> bool:
