@@ -153,7 +153,8 @@ def _cut(imported: Imported, read: Mapping[str, Tensor], written: Mapping[str, T
     outputs = [_value_info(n, t, imported.orders[t.name]) for n, t in written.items()]
     initializers = [i for i in proto.graph.initializer if i.name in needed]
     graph = helper.make_graph(nodes[::-1], "cut", inputs, outputs)
-    cut = helper.make_model(graph, opset_imports=proto.opset_import, ir_version=proto.ir_version)
+    cut = helper.make_model(graph, opset_imports=proto.opset_import, ir_version=proto.ir_version,
+                            functions=proto.functions)
     return RuntimeModel(cut, initializers=initializers)
 
 

@@ -16,6 +16,7 @@ from gen.ir.graph import MAX_VALUES
 from gen.onnx.fold import budget
 from gen.onnx.model import Model, ModelInput, Node
 from gen.onnx.passes import fold_constants, run_passes
+from gen.onnx.passes.enclose import ENCLOSED, enclosed
 
 __all__ = [
     "MAX_OPSET", "MIN_OPSET", "OpenShapeError", "Shapes", "constants_of", "nodes_of", "of_proto", "open_model", "parse",
@@ -102,8 +103,8 @@ def constants_of(graph: onnx.GraphProto) -> dict[str, np.ndarray]:
 def nodes_of(graph: onnx.GraphProto) -> tuple[Node, ...]:
     """Raises GraphError for an attribute without a value."""
     return tuple(
-        Node("" if n.domain == "ai.onnx" else n.domain, n.op_type, n.name, tuple(n.input), tuple(n.output),
-             {a.name: _attribute(n, a) for a in n.attribute}, n)
+        Node("" if n.domain in ("ai.onnx", ENCLOSED) else n.domain, enclosed(n) or n.op_type, n.name, tuple(n.input),
+             tuple(n.output), {a.name: _attribute(n, a) for a in n.attribute}, n)
         for n in graph.node)
 
 

@@ -9,6 +9,7 @@ from onnx import helper, numpy_helper
 from gen.ir.errors import GraphError
 from gen.onnx.model import Model
 from gen.onnx.names import unique
+from gen.onnx.passes import disclose
 from gen.partition.probe import Probed, is_known
 
 __all__ = ["Extractor"]
@@ -83,7 +84,8 @@ class Extractor:
             [self._value(name, crossing=True) for name in read], list(results.values()),
             [*(numpy_helper.from_array(probed.constants[name], name) for name in sorted(constants)),
              *(numpy_helper.from_array(array, name) for name, array in shapes.items())])
-        return helper.make_model(graph, opset_imports=model.proto.opset_import, ir_version=model.proto.ir_version)
+        return disclose(helper.make_model(graph, opset_imports=model.proto.opset_import,
+                                          ir_version=model.proto.ir_version, functions=model.proto.functions))
 
     def _reshape(self, name: str, *, entering: bool) -> onnx.NodeProto:
         """Between a value and what crosses in its place."""

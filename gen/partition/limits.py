@@ -1,37 +1,31 @@
 """What a model may be of which the processor runs a part, or all: a program may come from anywhere."""
 
 import math
+from collections.abc import Mapping
 
+import numpy as np
 import onnx
 from onnx import helper, shape_inference
 
 from gen.ir.errors import GraphError
 from gen.ir.graph import MAX_VALUES
 from gen.onnx.passes import value_types
+from gen.onnx.passes.constants import small_constants
 
-__all__ = ["require_bounded", "require_plain"]
+__all__ = ["require_bounded"]
 
 #: Values of all results together, for time.
 _MAX_RESULTS = 64 * MAX_VALUES
-
-
-def require_plain(model: onnx.ModelProto) -> None:
-    """Raises GraphError for control flow: a branch reads values that are not inputs of its node, and a loop may never
-    end.
-    """
-    for node in model.graph.node:
-        if any(attribute.g.node or attribute.graphs for attribute in node.attribute):
-            raise GraphError(f"node {node.name} ({node.op_type}): is control flow, which neither the accelerator nor "
-                             "the processor's part of a program has; export the model without it", code="control-flow")
+#: How often what is in a loop may run, with those around it.
+_MAX_STEPS = 1 << 16
 
 
 def require_bounded(model: onnx.ModelProto) -> None:
     """Raises GraphError for a model that the processor is not to run.
 
-    It has control flow, results that are too large, as far as shapes can be inferred, or inputs and outputs that are
-    no arrays of numbers.
+    It has loops that may not end, results that are too large, as far as shapes can be inferred, or inputs and outputs
+    that are no arrays of numbers.
     """
-    require_plain(model)
     for value in (*model.graph.input, *model.graph.output):
         number = value.type.tensor_type.elem_type
         if not number or helper.tensor_dtype_to_np_dtype(number).kind not in "biuf":
@@ -41,12 +35,45 @@ def require_bounded(model: onnx.ModelProto) -> None:
         types = value_types(model)
     except (shape_inference.InferenceError, ValueError, RuntimeError):
         raise GraphError("the shapes of the processor's part contradict each other", code="invalid-model") from None
-    total = 0
-    for node in model.graph.node:
-        for name in node.output:
-            size = math.prod(dim.dim_value or 1 for dim in types[name].tensor_type.shape.dim) if name in types else 0
-            total += size
-            if size > MAX_VALUES or total > _MAX_RESULTS:
-                raise GraphError(f"node {node.name} ({node.op_type}): its result has {size:,} values, with those of "
-                                 f"the nodes before it {total:,}; at most {MAX_VALUES:,} and {_MAX_RESULTS:,} are "
-                                 "supported", code="model-too-large", limit=MAX_VALUES)
+    _Bound(types).add(model.graph, 1, {})
+
+
+class _Bound:
+    """Counts the values of results, those within loops as often as these run. ``types``: of the model's values."""
+
+    def __init__(self, types: Mapping[str, onnx.TypeProto]) -> None:
+        self._types, self._total = types, 0
+
+    def add(self, graph: onnx.GraphProto, times: int, outside: Mapping[str, np.ndarray]) -> None:
+        """``outside``: small constants that are known there."""
+        known = {**outside, **small_constants(graph, 1)}
+        for node in graph.node:
+            often = times * self._steps(node, known)
+            if often > _MAX_STEPS:
+                raise GraphError(f"node {node.name} ({node.op_type}): what it repeats would run {often:,} times; at "
+                                 f"most {_MAX_STEPS:,} are supported", code="model-too-large", limit=_MAX_STEPS)
+            for name in node.output:
+                size = times * math.prod(dim.dim_value or 1 for dim in self._types[name].tensor_type.shape.dim) \
+                    if name in self._types else 0
+                self._total += size
+                if size > MAX_VALUES or self._total > _MAX_RESULTS:
+                    raise GraphError(f"node {node.name} ({node.op_type}): its result has {size:,} values, with those "
+                                     f"of the nodes before it {self._total:,}; at most {MAX_VALUES:,} and "
+                                     f"{_MAX_RESULTS:,} are supported", code="model-too-large", limit=MAX_VALUES)
+            for attribute in node.attribute:
+                for inner in (attribute.g, *attribute.graphs):
+                    self.add(inner, often, known)
+
+    def _steps(self, node: onnx.NodeProto, known: Mapping[str, np.ndarray]) -> int:
+        """How often the graphs within a node run at most."""
+        if node.op_type == "Loop":
+            count = known.get(node.input[0]) if node.input else None
+            if count is None:
+                raise GraphError(f"node {node.name} (Loop): how often it runs is no constant of the model, so it may "
+                                 "never end; export the model without it", code="control-flow")
+            return max(int(count.item()), 0)
+        if node.op_type == "Scan":
+            inputs = next((a.i for a in node.attribute if a.name == "num_scan_inputs"), 1)
+            shapes = [self._types[name].tensor_type.shape.dim for name in node.input[-inputs:] if name in self._types]
+            return max((dim.dim_value for dims in shapes for dim in dims), default=0) or _MAX_STEPS
+        return 1

@@ -16,7 +16,6 @@ from gen.onnx.model import PRODUCTS, Model
 from gen.onnx.passes import value_types
 from gen.onnx.read import of_proto
 from gen.partition.extract import Extractor
-from gen.partition.limits import require_plain
 from gen.partition.moved import in_the_way
 from gen.partition.probe import Probed, probe
 from gen.partition.reconstruct import Ranges, reconstruct
@@ -119,10 +118,6 @@ def partition(model: Model, *, machine: Machine | None = None, rebuild: bool = T
     """
     machine = machine or Machine()
     wanted = leave or {}
-    try:
-        require_plain(model.proto)
-    except GraphError as error:
-        raise GraphError.of(error, f"{model.path}: {error}", file=model.path) from None
     try:
         cut = _cut(model, wanted, rebuild=rebuild, ranges=ranges, machine=machine, progress=progress)
     except GraphError as error:

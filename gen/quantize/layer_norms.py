@@ -10,8 +10,9 @@ from dataclasses import dataclass
 
 import numpy as np
 import onnx
-from onnx import NodeProto, helper, version_converter
+from onnx import NodeProto, helper
 
+from gen.quantize.opsets import converted, opset_of
 from gen.quantize.rewriting import Rewriting
 
 __all__ = ["find_layer_norms"]
@@ -24,9 +25,9 @@ def find_layer_norms(model: onnx.ModelProto) -> onnx.ModelProto:
     """``model`` with LayerNormalization in the place of such steps, in an opset that has it; as it is without any."""
     if not any(node.op_type in ("Sqrt", "Pow") for node in model.graph.node) or not _Steps(model).found:
         return model
-    if max(o.version for o in model.opset_import if o.domain in ("", "ai.onnx")) < _OPSET:
+    if opset_of(model) < _OPSET:
         try:
-            model = version_converter.convert_version(model, _OPSET)
+            model = converted(model, _OPSET)
         except Exception:      # a converter in C++ raises anything; the steps stay
             return model
     return _Steps(model).run()

@@ -7,15 +7,17 @@ from pathlib import Path
 
 import numpy as np
 import onnx
-from onnx import numpy_helper, version_converter
+from onnx import numpy_helper
 
 from gen.onnx.fused import QUANTISED_SPREADS
 from gen.onnx.light import inferred, light, without_initializers
 from gen.onnx.names import unique
 from gen.onnx.passes import (
     as_shaped,
+    disclose,
     drop_casts,
     drop_unused,
+    enclose,
     find_prelus,
     hoist_transposes,
     merge_pool_padding,
@@ -30,6 +32,7 @@ from gen.quantize.float_weights import float_weights, of_weights
 from gen.quantize.layer_norms import find_layer_norms
 from gen.quantize.masks import make_masks_finite
 from gen.quantize.norms import spread_norms
+from gen.quantize.opsets import converted, opset_of
 from gen.quantize.options import QuantizeError
 from gen.quantize.quotients import spread_quotients
 from gen.quantize.shifts import move_shifts
@@ -72,12 +75,11 @@ def prepare(model: onnx.ModelProto, whole: Collection[str] = ()) -> onnx.ModelPr
         raise QuantizeError(f"node {node.name} ({node.op_type}): the model is quantised already, or a part of it; give "
                             "the float model it was made from", code="quantised-already")
     model = float_weights(undo_running(in_single(model)))
-    opset = max((o.version for o in model.opset_import if o.domain in ("", "ai.onnx")), default=0)
-    if opset < _OPSET:
+    if (opset := opset_of(model)) < _OPSET:
         older = _without_defaults(model)
         older.graph.initializer.extend(model.graph.initializer)
         try:
-            model = version_converter.convert_version(older, _OPSET)
+            model = converted(older, _OPSET)
         except Exception as error:      # a converter in C++ raises anything
             raise QuantizeError(f"cannot be converted from opset {opset} to {_OPSET}, in which weights have a scale "
                                 f"for each channel ({_first_line(error)}); export it in a newer opset",
@@ -131,11 +133,11 @@ def _optimised(model: onnx.ModelProto) -> onnx.ModelProto:
     with tempfile.TemporaryDirectory(prefix="npugen.") as folder:
         path = Path(folder) / "optimised.onnx"
         try:
-            RuntimeModel(_without_defaults(model), initializers=model.graph.initializer, optimised="basic",
+            RuntimeModel(disclose(_without_defaults(model)), initializers=model.graph.initializer, optimised="basic",
                          save_to=path, without=without)
         except OnnxruntimeError as error:
             raise QuantizeError.of(error, str(error)) from None
-        return onnx.load(path)
+        return enclose(onnx.load(path))
 
 
 def _multiplies_pixels(model: onnx.ModelProto) -> bool:

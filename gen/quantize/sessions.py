@@ -68,4 +68,5 @@ def part_of(model: onnx.ModelProto, names: Sequence[str], known: Collection[str]
     outputs = [helper.make_tensor_value_info(name, TensorProto.FLOAT, None) for name in names if name not in known]
     constants = [tensor for tensor in model.graph.initializer if tensor.name in needed]
     graph = helper.make_graph(nodes[::-1], "part", inputs, outputs)
-    return helper.make_model(graph, opset_imports=model.opset_import, ir_version=model.ir_version), constants
+    return helper.make_model(graph, opset_imports=model.opset_import, ir_version=model.ir_version,
+                             functions=model.functions), constants

@@ -7,6 +7,7 @@ import onnx
 from onnx import AttributeProto, TensorProto, helper, numpy_helper
 
 from gen.onnx.names import unique
+from gen.onnx.passes import disclose, enclose
 
 __all__ = ["in_single"]
 
@@ -19,15 +20,16 @@ def in_single(model: onnx.ModelProto) -> onnx.ModelProto:
     """``model`` with float32 in place of float16 and bfloat16; and of double, where weights have that. Inputs and
     outputs keep their types, by a Cast. The model stays as it is; one without such numbers is given back.
     """
-    kinds = set(_kinds_of(model.graph))
-    wanted = tuple(kinds.intersection(_SHORT)) + (TensorProto.DOUBLE,) * _has_weights(model.graph, TensorProto.DOUBLE)
+    plain = onnx.ModelProto()
+    plain.CopyFrom(model)
+    disclose(plain)
+    kinds = set(_kinds_of(plain.graph))
+    wanted = tuple(kinds.intersection(_SHORT)) + (TensorProto.DOUBLE,) * _has_weights(plain.graph, TensorProto.DOUBLE)
     if not wanted:
         return model
-    result = onnx.ModelProto()
-    result.CopyFrom(model)
-    _convert(result.graph, wanted)
-    _cast_ends(result.graph, wanted)
-    return result
+    _convert(plain.graph, wanted)
+    _cast_ends(plain.graph, wanted)
+    return enclose(plain)
 
 
 def _graphs(graph: onnx.GraphProto) -> Iterator[onnx.GraphProto]:
@@ -107,9 +109,6 @@ def _cast_ends(graph: onnx.GraphProto, kinds: tuple[int, ...]) -> None:
             for names in (node.input, node.output):
                 for place, name in enumerate(names):
                     names[place] = renamed.get(name, name)
-        if inner is not graph:
-            for value in inner.output:      # a branch may give what is outside
-                value.name = renamed.get(value.name, value.name)
     nodes = [*first, *graph.node, *last]
     del graph.node[:]
     graph.node.extend(nodes)

@@ -234,6 +234,21 @@ def with_loop(model: onnx.ModelProto) -> None:
     model.graph.node.append(helper.make_node("Loop", ["times", "yes"], ["many"], name="loop", body=body))
 
 
+def with_room_in_a_branch(model: onnx.ModelProto) -> None:
+    room = helper.make_graph(
+        [helper.make_node("ConstantOfShape", ["much"], ["room"], name="room"),
+         helper.make_node("ReduceMax", ["room"], ["most"], keepdims=0)], "room", [],
+        [helper.make_tensor_value_info("most", TensorProto.FLOAT, None)],
+        [numpy_helper.from_array(np.array([1 << 20, 1 << 20]), "much")])
+    model.graph.initializer.append(numpy_helper.from_array(np.array(True), "yes"))
+    model.graph.node.append(helper.make_node("If", ["yes"], ["all"], name="if", then_branch=room, else_branch=room))
+
+
+def with_open_loop(model: onnx.ModelProto) -> None:
+    with_loop(model)
+    model.graph.node[-1].input[0] = ""
+
+
 def with_room(model: onnx.ModelProto) -> None:
     model.graph.initializer.append(numpy_helper.from_array(np.array([1 << 20, 1 << 20]), "much"))
     model.graph.node.append(helper.make_node("ConstantOfShape", ["much"], ["room"], name="room"))
@@ -244,7 +259,9 @@ def with_text(model: onnx.ModelProto) -> None:
 
 
 @pytest.mark.parametrize("change, line", [
-    (with_loop, "loop .Loop.: is control flow"),
+    (with_loop, "loop .Loop.: what it repeats would run 1,152,921,504,606,846,976 times"),
+    (with_open_loop, "loop .Loop.: how often it runs is no constant"),
+    (with_room_in_a_branch, "room .ConstantOfShape.: its result has 1,099,511,627,776 values"),
     (with_room, "room .ConstantOfShape.: its result has 1,099,511,627,776 values"),
     (with_text, "text is no tensor of numbers"),
 ])

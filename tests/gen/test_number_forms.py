@@ -9,7 +9,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 from onnxruntime.quantization import quantize_dynamic
 
-from gen.onnx.passes import drop_casts
+from gen.onnx.passes import disclose, drop_casts
 from gen.quantize.dynamic import of_running, undo_running
 from gen.quantize.prepare import prepare, quantised_node
 from gen.quantize.single import in_single
@@ -82,7 +82,7 @@ def test_numbers_beyond_float32() -> None:
     ends = [helper.make_tensor_value_info(name, TensorProto.DOUBLE, [1, 2]) for name in "xy"]
     flag = helper.make_tensor_value_info("flag", TensorProto.BOOL, [])
     model = helper.make_model(helper.make_graph(nodes, "g", [ends[0], flag], [ends[1]]))
-    found = in_single(model)
+    found = disclose(in_single(model))
     onnx.checker.check_model(found, full_check=True)
     inner = next(a.g for node in found.graph.node if node.op_type == "If" for a in node.attribute)
     assert np.isfinite(numpy_helper.to_array(inner.node[0].attribute[0].t)).all()

@@ -233,18 +233,6 @@ def test_without_a_processor_it_is_refused(builder: Builder, tmp_path: Path) -> 
         open_application(path, CONFIG, host=HostOptions(allowed=False))
 
 
-def test_control_flow_is_refused(builder: Builder, tmp_path: Path) -> None:
-    real = builder.requantize(builder.input(1, 4, 6, 6, number=np.float32), zero_point=0)
-    real = builder.requantize(convolved(builder, real), zero_point=0)
-    flag = builder.node("Cast", builder.node("ReduceMax", real, keepdims=0), to=TensorProto.BOOL)
-    branch = helper.make_graph([helper.make_node("Exp", [real], ["e"])], "b", [], [
-        helper.make_tensor_value_info("e", TensorProto.FLOAT, None)])
-    builder.output(builder.node("If", flag, then_branch=branch, else_branch=branch),
-                   np.float32)
-    with raises(GraphError, "control-flow"):
-        partition(read(builder.save(tmp_path)))
-
-
 @pytest.mark.parametrize("spoil, line", [
     ("order", "a segment reads what none before it makes"),
     ("outputs", "no segment makes an output"),

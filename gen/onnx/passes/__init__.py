@@ -16,6 +16,7 @@ from gen.onnx.passes.check import check
 from gen.onnx.passes.check_types import as_shaped, check_types, value_types
 from gen.onnx.passes.drop_casts import drop_casts
 from gen.onnx.passes.drop_unused import drop_unused
+from gen.onnx.passes.enclose import disclose, enclose
 from gen.onnx.passes.find_prelus import find_prelus
 from gen.onnx.passes.fold_constants import fold_constants
 from gen.onnx.passes.fold_sizes import fold_sizes
@@ -36,17 +37,17 @@ from gen.onnx.passes.take_branches import take_branches
 from gen.onnx.passes.undo_flattening import undo_flattening
 
 __all__ = [
-    "PASSES", "as_shaped", "bind_shapes", "bound_size", "check", "check_types", "drop_casts", "drop_unused",
-    "find_prelus", "fold_constants", "fold_sizes", "fold_straight_through", "free_batch", "hoist_quantisation",
-    "hoist_transposes", "inline_functions", "keep_quantisation", "lift_qonnx", "load_external", "make_dense",
-    "merge_pool_padding", "name_nodes", "run_passes", "sink_transposes", "spread_fused", "take_branches",
-    "undo_flattening", "value_types",
+    "PASSES", "as_shaped", "bind_shapes", "bound_size", "check", "check_types", "disclose", "drop_casts",
+    "drop_unused", "enclose", "find_prelus", "fold_constants", "fold_sizes", "fold_straight_through", "free_batch",
+    "hoist_quantisation", "hoist_transposes", "inline_functions", "keep_quantisation", "lift_qonnx",
+    "load_external", "make_dense", "merge_pool_padding", "name_nodes", "run_passes", "sink_transposes",
+    "spread_fused", "take_branches", "undo_flattening", "value_types",
 ]
 
 PASSES: tuple[Callable[[onnx.ModelProto], onnx.ModelProto], ...] = (
-    bound_size, lift_qonnx, check, inline_functions, take_branches, name_nodes, make_dense, check_types, drop_casts,
-    spread_fused, undo_flattening, hoist_transposes, merge_pool_padding, find_prelus, fold_straight_through, fold_sizes,
-    drop_unused, free_batch, hoist_quantisation, keep_quantisation)
+    bound_size, lift_qonnx, check, inline_functions, take_branches, name_nodes, enclose, make_dense, check_types,
+    drop_casts, spread_fused, undo_flattening, hoist_transposes, merge_pool_padding, find_prelus,
+    fold_straight_through, fold_sizes, drop_unused, free_batch, hoist_quantisation, keep_quantisation)
 
 
 def run_passes(model: onnx.ModelProto, *, folder: Path | None,

@@ -1,7 +1,7 @@
 """Refuses types that an operator does not take."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 import numpy as np
 import onnx
@@ -56,8 +56,18 @@ def value_types(model: onnx.ModelProto, known: Mapping[str, np.ndarray] | None =
             dims[0].dim_value = samples
     graph = shape_inference.infer_shapes(as_shaped(skeleton), data_prop=True).graph
     # What infers nothing for an output leaves it without a type.
-    return {value.name: value.type for value in (*graph.input, *graph.value_info, *graph.output)
-            if value.type.tensor_type.elem_type}
+    return {value.name: value.type for inner in _with_inner(graph)
+            for value in (*inner.input, *inner.value_info, *inner.output) if value.type.tensor_type.elem_type}
+
+
+def _with_inner(graph: onnx.GraphProto) -> Iterator[onnx.GraphProto]:
+    """``graph``, and those within its nodes, whose values have other names."""
+    yield graph
+    for node in graph.node:
+        for attribute in node.attribute:
+            for inner in (attribute.g, *attribute.graphs):
+                if inner.node:
+                    yield from _with_inner(inner)
 
 
 def as_shaped(model: onnx.ModelProto) -> onnx.ModelProto:
@@ -132,4 +142,4 @@ def _skeleton(model: onnx.ModelProto) -> onnx.ModelProto:
         [helper.make_tensor_value_info(o.name, o.type.tensor_type.elem_type, None) for o in model.graph.output
          if o.name not in inputs],
         [tensor for tensor in model.graph.initializer if math.prod(tensor.dims) <= _SMALL])
-    return of_runtime(helper.make_model(skeleton, opset_imports=model.opset_import))
+    return of_runtime(helper.make_model(skeleton, opset_imports=model.opset_import, functions=model.functions))
