@@ -77,18 +77,18 @@ def _axis(size: int, made: int, start: Fraction, step: Fraction) -> _Axis:
         raise NodeError(f"makes {made} rows or columns of {size}, each of another blend; where the factor is a whole "
                         f"number or a fraction of numbers up to {MOST_PHASES}, blends repeat (align_corners has other "
                         "factors than the sizes)", code="unsupported-form", attribute="scales")
-    at = [start + step * y for y in range(made)]
+    at = [start + step * y for y in range(min(phases, made))]
     # The first phase is that of the first output after a whole input, so that as many as can be begin at one input.
-    first = next((y for y in range(1, min(phases, made)) if floor(at[y]) > floor(at[y - 1])), 0) - phases
+    first = next((y for y in range(1, len(at)) if floor(at[y]) > floor(at[y - 1])), 0) - phases
     found = [start + step * (first + phase) for phase in range(phases)]
     begins = [floor(place) for place in found]
     fractions = [place - begin for place, begin in zip(found, begins, strict=True)]
-    total = lcm(*(fraction.denominator for fraction in fractions))
+    total = min(lcm(*(fraction.denominator for fraction in fractions)), _LARGEST)
     low = min(begins)
     weights = np.zeros((phases, max(begins) - low + 2), np.int64)
     for phase, (begin, fraction) in enumerate(zip(begins, fractions, strict=True)):
-        weights[phase, begin - low] += int((1 - fraction) * total)
-        weights[phase, begin - low + 1] += int(fraction * total)
+        weights[phase, begin - low] += total - round(fraction * total)
+        weights[phase, begin - low + 1] += round(fraction * total)
     used = np.flatnonzero(weights.any(axis=0))
     weights, low = weights[:, used[0]:used[-1] + 1], low + int(used[0])
     where = np.stack(np.divmod(np.arange(made) - first, phases)[::-1], axis=1)
@@ -107,11 +107,11 @@ def blended(context: Context, value: Real, sizes: Sequence[int], at: Sequence[tu
     """``value``, (1, C, W) or (1, C, H, W), in maps of ``sizes``; ``at``: of each spatial axis the place of its first
     output, and the way from one to the next. Raises NodeError.
     """
+    if value.order.shape[1] * prod(sizes) > MAX_VALUES:
+        raise NodeError(f"makes more than {MAX_VALUES:,} values", code="too-large", limit=MAX_VALUES)
     *above, cols = (_axis(size, made, *place) for size, made, place in
                     zip(value.order.shape[2:], sizes, at, strict=True))
     rows = above[0] if above else _same(1)
-    if value.order.shape[1] * prod(sizes) > MAX_VALUES:
-        raise NodeError(f"makes more than {MAX_VALUES:,} values", code="too-large", limit=MAX_VALUES)
     phases = len(rows.weights), len(cols.weights)
     if rows.weights.max() * cols.weights.max() > _LARGEST or (min(phases) > 1 and prod(phases) > _MOST_TOGETHER):
         made = _both(context, value, rows, _same(value.order.shape[-1]))

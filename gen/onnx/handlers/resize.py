@@ -6,6 +6,7 @@ from dataclasses import replace
 import numpy as np
 
 from gen.ir.epilogue.upsample import Upsample
+from gen.ir.graph import MAX_VALUES
 from gen.onnx.arrangement import result_order
 from gen.onnx.blended import MOST_PHASES, blended, places
 from gen.onnx.constants import constant, integers
@@ -72,6 +73,9 @@ def _linear(context: Context, inputs: Inputs) -> Value:
         if attributes.get(name):
             raise NodeError(f"has {name}; export the model without it", code="unsupported-form", attribute=name)
     scales = _scales(context, inputs, shape)
+    if not all(0 < scale < MAX_VALUES for scale in scales):
+        raise NodeError(f"multiplies the axes by {', '.join(f'{scale:g}' for scale in scales)}", code="bad-attribute",
+                        attribute="scales")
     if set(scales[:2]) != {1}:
         raise NodeError(f"multiplies samples or channels, by {scales[:2]}; only height and width can be",
                         code="unsupported-form", attribute="scales")
