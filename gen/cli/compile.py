@@ -1,6 +1,7 @@
 """``gen compile``"""
 
 import argparse
+import dataclasses
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -22,7 +23,7 @@ from gen.cli.machine import (
 )
 from gen.cli.missing import missing_units, say_missing
 from gen.cli.segments import facts_of, show_segments
-from gen.cli.summary import say_accuracy, say_speed, say_work, speed_of, work_of
+from gen.cli.summary import helpful_units, say_accuracy, say_speed, say_work, speed_of, work_of
 from gen.files.read import is_zip
 from gen.files.write import require_writable
 
@@ -231,6 +232,8 @@ def run(arguments: argparse.Namespace) -> None:
     if arguments.html:
         _write_page(arguments, application)
     speed = speed_of(application, chosen_board(arguments))
+    choosable = arguments.features is None and arguments.config is None
+    helpful = helpful_units(application, chosen_board(arguments), speed) if choosable else []
     layers = [layer for program in programs for layer in program.layers]
     facts = {
         "program": str(arguments.output), "layers": len(layers),
@@ -239,7 +242,9 @@ def run(arguments: argparse.Namespace) -> None:
         "constant_bytes": sum(len(program.constants) for program in programs),
         "data_bytes": sum(program.data_beats for program in programs) * config.beat_bytes,
         "macs": sum(layer.macs for layer in layers), "useful_macs": sum(layer.useful_macs for layer in layers),
-        "work": work, "speed": speed, "check": check, "partition": facts_of(application.partition),
+        "work": work, "speed": speed,
+        "faster": [{"share": one.share, **dataclasses.asdict(one)} for one in helpful],
+        "check": check, "partition": facts_of(application.partition),
         "missing": missing,
         "density": None if used is None else {"asked": arguments.density, "used": used},
     }
@@ -252,6 +257,6 @@ def run(arguments: argparse.Namespace) -> None:
                    f"{facts['constant_bytes']:,} bytes of weights and parameters, {facts['macs']:,} MACs",
                    soft_wrap=True)
     messages.print(described(config, board), soft_wrap=True)
-    say_speed(speed, chosen_board(arguments).name, choosable=arguments.features is None and arguments.config is None)
+    say_speed(speed, chosen_board(arguments).name, choosable=choosable, helpful=helpful)
     if check is not None and not any(layer["beyond"] for layer in check["layers"]):
         say_accuracy(check)

@@ -1,18 +1,22 @@
 """What people ask first of a compiled model: does it all run on the machine, how fast, how exact, what would help."""
 
 import dataclasses
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from boards.board import Board
 from gen.cli.common import messages, status
 
 if TYPE_CHECKING:
+    from gen.explore.faster import Faster
     from gen.run.application import Application
 
-__all__ = ["say_accuracy", "say_speed", "say_work", "speed_of", "work_of"]
+__all__ = ["helpful_units", "say_accuracy", "say_speed", "say_work", "speed_of", "work_of"]
 
 #: The share of the time from which on lanes without work, and layers of no node of the model, are worth a word.
 _MUCH, _SOME = 0.2, 0.05
+#: Instructions of a program that takes few seconds to be timed on another machine.
+_QUICK = 50_000
 
 
 def work_of(application: "Application") -> dict[str, Any]:
@@ -68,8 +72,21 @@ def speed_of(application: "Application", board: Board) -> dict[str, Any]:
             "added": sum(layer["cycles"] for layer in profile["layers"] if layer["name"] in added)}
 
 
-def say_speed(speed: dict[str, Any], board: str, *, choosable: bool) -> None:
-    """``board``: whose clock that is; ``choosable``: whether the user has left the machine's units open."""
+def helpful_units(application: "Application", board: Board, speed: dict[str, Any]) -> list["Faster"]:
+    """By trial on the time model, where lanes have much time without work; those that save most first."""
+    instructions = sum(len(workload.program.instruction_layers) for workload in application.workloads)
+    if speed["idle_lanes"] <= _MUCH * speed["cycles"] or instructions > _QUICK:
+        return []
+    from gen.explore.faster import faster
+
+    with status("units that would help") as remark:
+        return faster(application, board, progress=remark)
+
+
+def say_speed(speed: dict[str, Any], board: str, *, choosable: bool, helpful: Sequence["Faster"]) -> None:
+    """``board``: whose clock that is; ``choosable``: whether the user has left the machine's units open, of which some
+    are ``helpful``.
+    """
     idle = speed["idle_lanes"] / speed["cycles"]
     messages.print(f"speed: {speed['cycles']:,} cycles by the time model, {100 * speed['utilisation']:.0f} % of the "
                    f"multipliers: {speed['fps']:,.0f} inferences a second of the accelerator at {speed['clock']} "
@@ -82,6 +99,8 @@ def say_speed(speed: dict[str, Any], board: str, *, choosable: bool) -> None:
     if choosable and idle > _MUCH:
         messages.print(f"lanes have no work {100 * idle:.0f} % of the time; --features auto finds units that help",
                        soft_wrap=True)
+    for one in helpful:
+        messages.print(f"  with {one}", soft_wrap=True)
 
 
 def say_accuracy(check: dict[str, Any]) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 from boards.board import Board
 from boards.clock import Clock
 from cores.config import ConfigError, NpuConfig
+from gen.explore.faster import Faster
 from gen.hw.remembered import synthesis_of
 from gen.report.document import (
     FORMAT,
@@ -39,6 +40,23 @@ _CAUSES = {"idle_pixels": "idle pixel lanes", "idle_lanes": "idle channel lanes"
            "wait_load": "activations to be loaded", "wait_store": "results to be stored",
            "short_steps": "steps shorter than the pipeline", "setup": "setup between instructions",
            "idle": "the program's start and end"}
+#: What can be done.
+_HELPS = {
+    "idle_pixels": "rows are no multiple of the pixel lanes; fewer of these (--pixel-lanes), or an input of another "
+                   "size, lose less",
+    "idle_lanes": "layers have fewer channels than the array has lanes, or are depthwise; other lanes (--for MODEL) or "
+                  "units (--features auto) use them",
+    "wait_weights": "memory brings weights too slowly for the work that they are for; pruned ones (--density), a wider "
+                    "bus or a faster memory bring them sooner",
+    "wait_load": "memory brings activations too slowly; more room on the chip (--input-depth), results that stay there "
+                 "(--features fusion), or a faster memory",
+    "wait_store": "memory takes results too slowly; results that stay on the chip (--features fusion), or a faster "
+                  "memory",
+    "short_steps": "steps have too few words of weights; a machine of fewer --macs loses little here",
+    "setup": "layers are small for the machine; one of fewer --macs loses little here",
+    "idle": "the model is small; nothing in it is worth a change"}
+#: Units that a report names.
+_UNITS = 2
 #: Share of a total from which a finding is worth a line.
 _WORTH = 0.1
 
@@ -46,7 +64,7 @@ _WORTH = 0.1
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Subject:
     """What a report is of. ``measured``: of the segments of the accelerator; ``host_seconds``: of the processor's;
-    ``target``: what measured them; ``memory``: None for an ideal one."""
+    ``target``: what measured them; ``memory``: None for an ideal one; ``faster``: units that would help."""
 
     application: Application
     path: Path
@@ -59,6 +77,7 @@ class Subject:
     command: str
     noise: Sequence[Noise] = ()
     noise_words: str = ""
+    faster: Sequence[Faster] = ()
     host: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -106,15 +125,23 @@ def _findings(subject: Subject, total: Mapping[str, Any], layers: Sequence[Layer
     found.append(f"{most.name} costs most: {100 * most.cycles / cycles:.0f} % of the cycles, "
                  f"{100 * most.utilisation:.0f} % of its multipliers in use{_lost(most)}.")
     lost = {name: total[name] for name in ("idle_pixels", "idle_lanes")} | total["stalls"]
+    streams = sum(layer.cycles for layer in layers if layer.mode == "stochastic")
+    if streams >= _WORTH * cycles:
+        found.append(f"{100 * streams / cycles:.0f} % of all cycles are layers of stochastic streams, a product of "
+                     "which takes as many cycles as a stream has bits: shorter streams (--stochastic), or exact "
+                     "layers, take less.")
     for cause, spent in sorted(lost.items(), key=lambda item: -item[1])[:2]:
-        if spent >= _WORTH * cycles:
-            found.append(f"{100 * spent / cycles:.0f} % of all cycles go to {_CAUSES[cause]}.")
+        if spent >= _WORTH * cycles and not (cause == "idle_lanes" and streams >= spent):
+            found.append(f"{100 * spent / cycles:.0f} % of all cycles go to {_CAUSES[cause]}: {_HELPS[cause]}.")
+    found += [f"By trial on the time model, {one}." for one in subject.faster[:_UNITS]]
     return found
 
 
 def _lost(layer: Layer) -> str:
     lost = {"idle_pixels": layer.idle_pixels, "idle_lanes": layer.idle_lanes, **layer.stalls}
     cause, spent = max(lost.items(), key=lambda item: item[1])
+    if layer.mode == "stochastic":      # whose lanes are idle in all bits but one
+        return ""
     return f"; most of the rest goes to {_CAUSES[cause]}" if spent >= _WORTH * layer.cycles else ""
 
 

@@ -6,6 +6,7 @@ from typing import Literal
 
 from boards.board import Board
 from boards.clock import Clock
+from gen.explore.faster import faster
 from gen.report.document import Report
 from gen.report.make import Subject, report_of
 from gen.report.noise import noise_of
@@ -46,8 +47,9 @@ def whole_report(application: Application, path: Path, *, board: Board, clock: C
         seconds = host_seconds(application, progress)
     progress("noise of each layer")
     noise, words = noise_of(application, samples)
+    helpful = faster(application, board, memory=memory, mhz=clock.mhz, progress=progress)
     progress("putting the report together")
     return report_of(Subject(
         application=application, path=path, measured=found, host_seconds=seconds, target=target, board=board,
-        clock=clock, memory=memory, command=command, noise=noise, noise_words=words,
+        clock=clock, memory=memory, command=command, noise=noise, noise_words=words, faster=helpful,
         host={} if application.partition is None else dict(application.partition.host)))

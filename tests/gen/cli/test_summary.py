@@ -1,6 +1,7 @@
 """What `compile` says of a model: how much of it is where, how fast, how exact, and what would help."""
 
 import json
+from pathlib import Path
 
 import numpy as np
 import onnx
@@ -68,6 +69,22 @@ def test_auto_is_named_where_it_may_help(given: list[str], capsys: pytest.Captur
     gated("Relu")
     assert main(["compile", "m.onnx", "--macs", "256", "-o", "y.npu", *given]) == 0
     assert ("--features auto finds units that help" in capsys.readouterr().err) == (not given)
+
+
+@pytest.mark.slow
+def test_units_that_help(models: Path, tmp_path: Path, capsys: pytest.CaptureFixture):
+    """By name, with what they save and cost; not where the user has chosen."""
+    call = ["compile", str(models / "mlperf_resnet8_int8.onnx"), "--no-check", "-o", str(tmp_path / "y.npu")]
+    assert main(call) == 0
+    said = capsys.readouterr().err
+    assert main([*call, "--json"]) == 0
+    facts = json.loads(capsys.readouterr().out)
+    assert facts["faster"] and facts["faster"][0]["before"] == facts["speed"]["cycles"]
+    best = facts["faster"][0]
+    assert f"  with {best['feature']}: {100 * best['share']:.0f} % fewer cycles for " in said
+    assert main([*call, *best["option"].split(), "--json"]) == 0
+    better = json.loads(capsys.readouterr().out)
+    assert better["speed"]["cycles"] == best["cycles"] and better["faster"] == []
 
 
 @pytest.mark.slow
