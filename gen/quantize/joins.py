@@ -21,7 +21,7 @@ from gen.quantize.prepare import initializers
 from gen.quantize.ranges import Distribution
 from gen.quantize.sessions import Samples, values_of
 
-__all__ = ["balance_joins", "unlike_parts"]
+__all__ = ["balance_joins", "kept_alike", "unlike_parts"]
 
 #: Ranges of a Concat's inputs that differ by more than this are too far apart for one scale.
 _APART = 8.0
@@ -53,6 +53,21 @@ def balance_joins(model: onnx.ModelProto, samples: Samples, options: QuantizeOpt
     for node in changed.nodes:
         products.update(dict.fromkeys(changed.balanced(node, largest), node.output[0]))
     return copied, products
+
+
+def kept_alike(model: onnx.ModelProto, ranges: Mapping[str, tuple[float, float]]) -> dict[str, tuple[float, float]]:
+    """``ranges`` with those of inputs that a Concat makes longer for an output, as keys and values of earlier tokens,
+    and of these outputs alike: what comes back as an input is not rounded again.
+    """
+    made = dict(ranges)
+    inputs = {value.name for value in model.graph.input}
+    outputs = {value.name for value in model.graph.output}
+    for node in model.graph.node:
+        if node.op_type == "Concat" and node.output[0] in outputs & made.keys():
+            alike = [node.output[0], *(name for name in node.input if name in inputs & made.keys())]
+            both = min(made[name][0] for name in alike), max(made[name][1] for name in alike)
+            made |= dict.fromkeys(alike, both)
+    return made
 
 
 def unlike_parts(model: onnx.ModelProto, plan: Plan, found: Mapping[str, Distribution]) -> tuple[str, ...]:

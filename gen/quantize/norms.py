@@ -1,9 +1,9 @@
 """Normalisations over pixels, as the layers that make them.
 
 InstanceNormalization and GroupNormalization take mean and variance of all pixels of a channel, or of a group of
-channels. Each step is a layer of the machine, the scale of whose result samples tell: averages of pixels; those of a
-group's channels, as 1x1 convolutions; a difference; its square, as a table, with averages again; the inverse root, as a
-table; and a product.
+channels; a LayerNormalization of several axes of (N, C, ...) does so of a channel, or of all. Each step is a layer of
+the machine, the scale of whose result samples tell: averages of pixels; those of a group's channels, as 1x1
+convolutions; a difference; its square, as a table, with averages again; the inverse root, as a table; and a product.
 """
 
 from collections.abc import Iterator
@@ -28,7 +28,9 @@ def spread_norms(model: onnx.ModelProto) -> onnx.ModelProto:
 
 @dataclass(frozen=True)
 class _Norm:
-    """``source`` normalised, in ``groups`` of its channels, with a scale and a bias for each channel."""
+    """``source`` normalised, in ``groups`` of its channels, with a scale and a bias for each channel, (C,), or for each
+    value, (C, ...).
+    """
 
     name: str
     source: str
@@ -58,6 +60,8 @@ class _Norms(Rewriting):
         return list(self._steps(norm))
 
     def _norm(self, node: NodeProto) -> _Norm | None:
+        if node.op_type == "LayerNormalization":
+            return self._of_axes(node)
         if node.op_type not in ("InstanceNormalization", "GroupNormalization"):
             return None
         attributes = self._attributes(node)
@@ -73,6 +77,23 @@ class _Norms(Rewriting):
             return None
         scale, bias = (np.repeat(numbers, shape[1] // len(numbers)).astype(np.float32) for numbers in (scale, bias))
         return self._scaled(_Norm(node.name, source, result, groups, attributes.get("epsilon", 1e-5), scale, bias))
+
+    def _of_axes(self, node: NodeProto) -> _Norm | None:
+        """Of all axes but those of the samples, or of the samples and the channels; of the last axis it is a layer."""
+        attributes, shape = self._attributes(node), self._shapes.get(node.input[0], [])
+        axis = attributes.get("axis", -1) % len(shape) if shape else 0
+        values = shape[1:]
+        if (len(shape) not in (3, 4) or not 1 <= axis <= 2 or axis == len(shape) - 1 or len(node.output) > 1
+                or not all(isinstance(size, int) and size for size in values)):
+            return None
+        given, added = self._number(node.input[1]), np.zeros(1) if len(node.input) < 3 else self._number(node.input[2])
+        if given is None or added is None:
+            return None
+        scale, bias = (np.broadcast_to(number, values).astype(np.float32) for number in (given, added))
+        if all(_is_of_channels(number) for number in (scale, bias)):
+            scale, bias = (number.reshape(values[0], -1)[:, 0] for number in (scale, bias))
+        return _Norm(node.name, node.input[0], node.output[0], 1 if axis == 1 else values[0],
+                     attributes.get("epsilon", 1e-5), scale, bias)
 
     def _grouped(self, source: str, result: str) -> tuple[str, str]:
         """Input and result of what a node normalises between two Reshapes, or of the node alone."""
@@ -99,6 +120,8 @@ class _Norms(Rewriting):
     def _steps(self, norm: _Norm) -> Iterator[NodeProto]:
         channels, axes = len(norm.scale), len(self._shapes[norm.source]) - 2
         column = (channels, *(1,) * axes)
+        # A scale for each value comes behind the product, one for each channel into its factor.
+        scale = norm.scale if norm.scale.ndim == 1 else np.ones(channels, np.float32)
         grouped = norm.groups < channels
         members = np.repeat(np.eye(norm.groups, dtype=np.float32), channels // norm.groups, axis=1)
 
@@ -126,11 +149,19 @@ class _Norms(Rewriting):
         yield (root := node("Sqrt", sum_.output[0]))
         yield (factor := node("Reciprocal", root.output[0]))
         if grouped:
-            yield (factor := matrix(factor.output[0], members.T * norm.scale[:, None]))
-        elif (norm.scale != 1).any():
-            yield (factor := node("Mul", factor.output[0], self._constant(norm.name, norm.scale.reshape(column))))
-        biased = norm.bias.any()
-        yield (product := node("Mul", less.output[0], factor.output[0], result="" if biased else norm.result))
-        if biased:
-            yield node("Add", product.output[0], self._constant(norm.name, norm.bias.reshape(column)),
-                       result=norm.result)
+            yield (factor := matrix(factor.output[0], members.T * scale[:, None]))
+        elif (scale != 1).any():
+            yield (factor := node("Mul", factor.output[0], self._constant(norm.name, scale.reshape(column))))
+        behind = [(op, number.reshape(number.shape if number.ndim > 1 else column))
+                  for op, number, wanted in (("Mul", norm.scale, norm.scale.ndim > 1),
+                                             ("Add", norm.bias, norm.bias.any())) if wanted]
+        yield (made := node("Mul", less.output[0], factor.output[0], result="" if behind else norm.result))
+        for place, (op, number) in enumerate(behind, 1):
+            yield (made := node(op, made.output[0], self._constant(norm.name, number),
+                                result=norm.result if place == len(behind) else ""))
+
+
+def _is_of_channels(number: np.ndarray) -> bool:
+    """Whether all values of each channel, (C, ...), have the same."""
+    rows = number.reshape(len(number), -1)
+    return bool((rows == rows[:, :1]).all())

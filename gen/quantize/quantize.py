@@ -11,7 +11,7 @@ from gen.quantize.bias import correct_biases, with_biases
 from gen.quantize.calibrate import distributions
 from gen.quantize.equalize import equalize
 from gen.quantize.insert import insert
-from gen.quantize.joins import balance_joins, unlike_parts
+from gen.quantize.joins import balance_joins, kept_alike, unlike_parts
 from gen.quantize.masks import bound_masks
 from gen.quantize.options import QuantizeError, QuantizeOptions
 from gen.quantize.plan import Plan, plan_quantisation
@@ -62,8 +62,8 @@ def quantize(model: onnx.ModelProto, samples: Samples, options: QuantizeOptions 
     streamed = {layer.source for layer in stream_layers(reference, plan)}
     ranges, whole = (
         ends | masked | {name: ends[of] for name, of in products.items() if {name, of} <= ends.keys()}
-        for ends in (ranges_of(plan, found, options, streamed),
-                     ranges_of(plan, found, replace(options, method="minmax"))))
+        for ends in (kept_alike(reference, ranges_of(plan, found, options, streamed)),
+                     kept_alike(reference, ranges_of(plan, found, replace(options, method="minmax")))))
     if options.streams is not None:
         whole = {name: ends for name, ends in whole.items() if name not in streamed}
     quantized = insert(reference, plan, ranges, options)

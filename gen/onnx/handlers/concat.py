@@ -29,6 +29,7 @@ from gen.onnx.values import (
     Real,
     Value,
     is_plain,
+    is_whole,
 )
 from gen.onnx.windows import Windows
 
@@ -40,7 +41,8 @@ HANDLERS = Registry()
 @HANDLERS.handles("Concat", conditions=(
     "of the channels of several tensors no work: layers write into their part of the whole. A copy first of what has "
     "another scale than the QuantizeLinear after it, is a model input, or is part of another tensor already. Of maps "
-    "of as many channels along rows or columns, or of tokens, a layer that moves pixels. "
+    "of as many channels along rows or columns, or of tokens, those of heads and of inputs (keys and values of earlier "
+    "tokens) among them, a layer that moves pixels. "
     "[Parts](architecture.md#parts) says what becomes of parts within a block of channels. Of a tensor's tokens with "
     "constants, as a class token, a copy that adds these"))
 def concat(context: Context, inputs: Inputs) -> Value:
@@ -67,15 +69,18 @@ def concat(context: Context, inputs: Inputs) -> Value:
         raise NodeError("joins tensors of different types; quantise all of them as int8, or all as uint8",
                         code="value-type")
     # Integers stay what they are, whatever they stand for.
-    joined = _join(context, [Real(context.graph.tensor(value, 1.0, 0), 1.0, 0) for value in integers], axis)
+    joined = _join(context, [Real(value, 1.0, 0) for value in integers], axis)
     unsigned = integers[0].unsigned
     return quantize(context, joined, Quantisation(1.0, 128 if unsigned else 0, unsigned))
 
 
 def _join(context: Context, values: list[Real], axis: int) -> PendingConcat | PendingPixels:
     """Tensors one after the other in memory; if they are not so in the model, as an arrangement of that."""
+    _place_inputs(context, values, axis)
     parts = [context.activation(value, "one of its inputs") for value in values]
     shapes = [context.graph.tensors[part.quantised.tensor].shape for part in parts]
+    if len({shape[1:] for shape in shapes}) > 1 and (found := _pixels(context, parts, shapes, axis)) is not None:
+        return found
     if len({shape[1:] for shape in shapes}) > 1 and {part.order.ndim for part in parts} == {4}:
         parts = [moved_pixels(context.graph, part) or part if not is_plain(part.order) else part
                  for part in parts]
@@ -98,6 +103,25 @@ def _join(context: Context, values: list[Real], axis: int) -> PendingConcat | Pe
                          parts=tuple(parts))
 
 
+def _place_inputs(context: Context, values: Sequence[Real], axis: int) -> None:
+    """Inputs that nothing has laid out yet lie as the tensors whose pixels they are joined with, as keys and values of
+    earlier tokens do: all axes but ``axis`` are channels, in the same order.
+    """
+    for value in values:
+        source = context.graph.tensors.get(value.quantised.tensor)
+        if source is None:
+            continue
+        channel = value.order // prod(source.shape[1:])
+        first = channel.take([0], axis)
+        if (channel != first).any() or not is_whole(first, source.shape[0]):
+            continue
+        for other in values:
+            if (count := other.order.shape[axis]) and other.order.ndim == value.order.ndim:
+                pixels = np.arange(count).reshape(-1, *(1,) * (other.order.ndim - 1 - axis % other.order.ndim))
+                context.graph.place_like(other, first * count + pixels, (source.shape[0], 1, count))
+        return
+
+
 def _pixels(context: Context, parts: Sequence[Real], shapes: Sequence[tuple[int, int, int]], axis: int
             ) -> PendingPixels | None:
     """Maps or tokens one after the other, all of as many channels; None where these are not along one axis."""
@@ -117,7 +141,11 @@ def _pixels(context: Context, parts: Sequence[Real], shapes: Sequence[tuple[int,
                                     place)
                 return PendingPixels(name=context.node.name, nodes=(context.node.name,), order=possible(order),
                                      parts=tuple(parts), places=pixels[0], size=(1, total))
-    return None
+    if len({shape[0] for shape in shapes}) > 1 or (channel != channel.take([0], axis)).any():
+        return None
+    # Heads: channels are several axes.
+    return PendingPixels(name=context.node.name, nodes=(context.node.name,), order=possible(channel * total + pixel),
+                         parts=tuple(parts), places=np.arange(total), size=(1, total))
 
 
 def _with_tokens(context: Context, inputs: Inputs, value: Real) -> PendingAdd:

@@ -18,14 +18,16 @@ HANDLERS = Registry()
 @HANDLERS.handles("LayerNormalization", "RMSNormalization", "SimplifiedLayerNormalization", conditions=(
     "over the last axis, which is that of the channels, at most 2,047, and of more than 1,024 in coarser steps, whose "
     "sums have room. Constant scales and biases; where scales are negative a depthwise layer negates the channels. "
-    "With `--features rows`"))
+    "With `--features rows`. Of LayerNormalization over all axes of (N, C, ...), or over those behind the channels, "
+    "`quantize` makes layers in a float model, as of InstanceNormalization"))
 def normalisation(context: Context, inputs: Inputs) -> Value:
     node, value = context.node, inputs[0]
     if not isinstance(value, Real):
         raise refusal(value, "its input")
     axes, size = value.order.ndim, value.order.shape[-1]
     if int(node.attributes.get("axis", -1)) % axes != axes - 1:
-        raise NodeError("normalises several axes; the machine does the last one", code="unsupported-form")
+        raise NodeError("normalises several axes; the machine does the last one between quantised values, and "
+                        "`quantize` makes layers of others in a float model", code="unsupported-form")
     gamma, beta = (np.broadcast_to(np.asarray(constant(given, what), np.float64).reshape(-1), size)
                    for given, what in ((inputs[1], "its scale"), (_bias(inputs), "its bias")))
     if not (np.isfinite(gamma).all() and np.isfinite(beta).all() and gamma.any()):
