@@ -68,8 +68,8 @@ def _input(c: Context, value: onnx.ValueInfoProto, number: int) -> Port:
         dtype = np.dtype(helper.tensor_dtype_to_np_dtype(tensor.elem_type))
         kind = c_type(dtype)
     except (KeyError, TypeError):
-        raise GraphError(f"input {value.name} has a type that C code does not take; export the model with numbers of "
-                         "8 to 64 bits", code="value-type", input=value.name) from None
+        raise GraphError(f"input {value.name} has a type that C code does not take; export the model with integers of "
+                         "8 to 64 bits, or float32 or double", code="value-type", input=value.name) from None
     dims = [dim.dim_value if dim.HasField("dim_value") else -1 for dim in tensor.shape.dim]
     if not tensor.HasField("shape") or any(dim < 0 for dim in dims[1:]):
         raise GraphError(f"input {value.name} has a dynamic shape; export the model with fixed input shapes",

@@ -20,6 +20,8 @@ _LEVELS = {
     "basic": ort.GraphOptimizationLevel.ORT_ENABLE_BASIC,
     "all": ort.GraphOptimizationLevel.ORT_ENABLE_ALL,
 }
+#: Types of floating point, and that of what says none.
+_FLOATS = (TensorProto.FLOAT, TensorProto.FLOAT16, TensorProto.DOUBLE, TensorProto.UNDEFINED)
 _FATAL = 4
 #: Characters of a message of onnxruntime's.
 _LONGEST = 300
@@ -87,7 +89,7 @@ def float_outputs(model: onnx.ModelProto) -> list[str]:
     those of NonMaxSuppression, differ in number from one to the other.
     """
     return [value.name for value in model.graph.output
-            if value.type.tensor_type.elem_type in (onnx.TensorProto.FLOAT, onnx.TensorProto.UNDEFINED)]
+            if value.type.tensor_type.elem_type in _FLOATS]
 
 
 def _arrays(initializers: Iterable[TensorProto]) -> dict[str, ort.OrtValue]:

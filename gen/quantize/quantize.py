@@ -6,7 +6,6 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 import onnx
 
-from gen.onnx.passes import disclose
 from gen.quantize.bias import correct_biases, with_biases
 from gen.quantize.calibrate import distributions
 from gen.quantize.equalize import equalize
@@ -72,7 +71,7 @@ def quantize(model: onnx.ModelProto, samples: Samples, options: QuantizeOptions 
     if options.streams is not None:
         quantized = correct_for_streams(quantized, plan, samples, options.streams, progress)
     remarks = (*plan.remarks, *unlike_parts(reference, plan, found), *_misled(found, options))
-    return Quantized(disclose(quantized), reference, plan, remarks, whole)
+    return Quantized(quantized, reference, plan, remarks, whole)
 
 
 def _misled(found: Mapping[str, Distribution], options: QuantizeOptions) -> tuple[str, ...]:

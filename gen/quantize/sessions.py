@@ -45,7 +45,9 @@ class _Values:
         try:
             for number in range(len(next(iter(self._samples.values())))):
                 feed = {name: np.ascontiguousarray(array[number:number + 1]) for name, array in self._samples.items()}
-                yield {**feed, **dict(zip(made, self._runtime.run(feed, made), strict=True))}
+                results = self._runtime.run(feed, made)
+                yield {**feed, **{name: np.asarray(array, np.float32) for name, array in zip(
+                    made, results, strict=True)}}
         except OnnxruntimeError as error:
             raise QuantizeError.of(error, str(error)) from None
 
@@ -55,9 +57,10 @@ def part_of(model: onnx.ModelProto, names: Sequence[str], known: Collection[str]
     """The part of a model that ``names``, which are float, depend on, from the ``known`` values to them; and its
     initializers, which are not in it.
 
-    Those values are float, too, but for inputs of the model, which are what they are.
+    Those values are float, too, but for inputs and outputs of the model, which are what they are.
     """
-    types = {value.name: value.type.tensor_type.elem_type for value in model.graph.input}
+    types = {value.name: value.type.tensor_type.elem_type or TensorProto.FLOAT
+             for value in (*model.graph.output, *model.graph.input)}
     needed, nodes = set(names), []
     for node in reversed(model.graph.node):
         if not (needed - set(known)).isdisjoint(node.output):
@@ -65,7 +68,8 @@ def part_of(model: onnx.ModelProto, names: Sequence[str], known: Collection[str]
             needed.update(node.input)
     inputs = [helper.make_tensor_value_info(name, types.get(name, TensorProto.FLOAT), None)
               for name in known if name in needed]
-    outputs = [helper.make_tensor_value_info(name, TensorProto.FLOAT, None) for name in names if name not in known]
+    outputs = [helper.make_tensor_value_info(name, types.get(name, TensorProto.FLOAT), None)
+               for name in names if name not in known]
     constants = [tensor for tensor in model.graph.initializer if tensor.name in needed]
     graph = helper.make_graph(nodes[::-1], "part", inputs, outputs)
     return helper.make_model(graph, opset_imports=model.opset_import, ir_version=model.ir_version,

@@ -14,6 +14,7 @@ import onnx
 from cores.errors import NpugenError
 from gen.detection.judge import Judge
 from gen.onnx.model import Model, ModelInput
+from gen.onnx.passes import disclose
 from gen.onnx.read import OpenShapeError, Shapes, read
 from gen.quantize.calibrate import distributions
 from gen.quantize.options import QuantizeError, QuantizeOptions
@@ -75,8 +76,10 @@ class Calibrated:
 
     @property
     def content(self) -> bytes:
-        """The quantised model."""
-        return bytes(self.found.model.SerializeToString(deterministic=True))
+        """The quantised model, in plain ONNX."""
+        model = onnx.ModelProto()
+        model.CopyFrom(self.found.model)
+        return bytes(disclose(model).SerializeToString(deterministic=True))
 
 
 @dataclass(frozen=True, eq=False)

@@ -238,13 +238,15 @@ def zero_samples(specs: Mapping[str, InputSpec]) -> Samples:
 
 
 def arbitrary_samples(specs: Mapping[str, InputSpec], seed: int) -> Samples:
-    """One sample of any model: real numbers from 0 to 1, whole ones of all that the type has; the same for a seed."""
+    """One sample of any model: real numbers from 0 to 1, whole ones of 8 bits of all that the type has, of more, which
+    may be places in tables, 0 or 1; the same for a seed.
+    """
     rng, inputs = np.random.default_rng(seed), {}
     for name, spec in specs.items():
-        if spec.dtype.kind in "iu":
+        if spec.dtype.kind in "iu" and spec.dtype.itemsize == 1:
             limits = np.iinfo(spec.dtype)
             inputs[name] = rng.integers(limits.min, limits.max, spec.shape, spec.dtype, endpoint=True)
-        elif spec.dtype.kind == "b":
+        elif spec.dtype.kind in "iub":
             inputs[name] = rng.integers(0, 2, spec.shape).astype(spec.dtype)
         else:
             inputs[name] = rng.random(spec.shape).astype(spec.dtype)

@@ -5,11 +5,11 @@ from pathlib import Path
 import numpy as np
 import onnx
 import pytest
-from onnx import GraphProto, TensorProto, helper, numpy_helper
+from onnx import GraphProto, TensorProto, helper
 
+from gen.cli import main
 from gen.ir.errors import GraphError
 from gen.onnx.passes import disclose, enclose
-from gen.onnx.read import read
 from gen.run.application import open_application
 from tests.errors import raises
 from tests.gen.float_models import FloatBuilder
@@ -20,9 +20,9 @@ from tests.gen.test_partition import CONFIG, check, convolved, cut
 Rng = np.random.Generator
 
 
-def _branch(op: str, source: str) -> GraphProto:
-    """One node of a value that is made outside."""
-    return helper.make_graph([helper.make_node(op, [source], [f"{op}/made"], name="inner")], op, [],
+def _branch(op: str, *sources: str) -> GraphProto:
+    """One node of values that are made outside."""
+    return helper.make_graph([helper.make_node(op, sources, [f"{op}/made"], name="inner")], op, [],
                              [helper.make_tensor_value_info(f"{op}/made", TensorProto.FLOAT, None)])
 
 
@@ -113,17 +113,16 @@ def test_what_branches_read() -> None:
 
 def test_a_quantised_model_has_it_as_it_was(rng: Rng, tmp_path: Path) -> None:
     """What `quantize` writes is plain ONNX; reading it encloses it again."""
-    from gen.quantize.quantize import quantize
-
     b = FloatBuilder(rng, ["n", 3, 8, 8])
     y = b.node("Relu", b.same_conv("x", 3, 4))
     flag = b.node("Greater", b.node("ReduceMax", y, keepdims=0), b.constant(np.float32(1)))
-    chosen = b.node("If", flag, then_branch=_branch("Sqrt", y), else_branch=_branch("Exp", y))
+    chosen = b.node("If", flag, then_branch=_branch("Mul", y, b.constant(np.float32(2))), else_branch=_branch("Exp", y))
     model = b.model(b.same_conv(chosen, 4, 4), rank=4)
     onnx.save(model, tmp_path / "m.onnx")
     x = rng.normal(size=(4, 3, 8, 8)).astype(np.float32)
-    found = quantize(read(tmp_path / "m.onnx").proto, {"x": x}).model
+    np.savez(tmp_path / "x.npz", x=x)
+    assert main(["quantize", str(tmp_path / "m.onnx"), "--calibrate", str(tmp_path / "x.npz"), "-o",
+                 str(tmp_path / "q.onnx")]) == 0
+    found = onnx.load(tmp_path / "q.onnx")
     assert not found.functions and "If" in {node.op_type for node in found.graph.node}
-    onnx.save(found, tmp_path / "q.onnx")
-    assert numpy_helper.to_array(found.graph.initializer[0]).size
     open_application(tmp_path / "q.onnx", CONFIG)

@@ -9,6 +9,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 from onnxruntime.quantization import quantize_dynamic
 
+from gen.cli import main
 from gen.onnx.passes import disclose, drop_casts
 from gen.quantize.dynamic import of_running, undo_running
 from gen.quantize.prepare import prepare, quantised_node
@@ -52,6 +53,17 @@ def test_half_precision(ends: bool, rng: Rng, tmp_path: Path) -> None:
     model = _as(_network(rng), TensorProto.FLOAT16, ends=ends)
     found = compiled(model, tmp_path)
     assert host(found).keys() == ({"x/single", f"{model.graph.output[0].name}/single"} if ends else set())
+
+
+@pytest.mark.parametrize("kind", [TensorProto.FLOAT16, TensorProto.DOUBLE])
+def test_outputs_of_other_numbers_are_judged(kind: int, rng: Rng, tmp_path: Path) -> None:
+    b = FloatBuilder(rng, ["n", 16])
+    y = b.node("Relu", b.node("MatMul", "x", b.weights(16, 24)))
+    onnx.save(_as(b.model(b.node("MatMul", y, b.weights(24, 4))), kind, ends=True), tmp_path / "m.onnx")
+    number = helper.tensor_dtype_to_np_dtype(kind)
+    np.savez(tmp_path / "x.npz", x=rng.normal(size=(8, 16)).astype(number))
+    assert main(["quantize", str(tmp_path / "m.onnx"), "--calibrate", str(tmp_path / "x.npz"), "-o",
+                 str(tmp_path / "q.onnx")]) == 0
 
 
 def test_mixed_precision(rng: Rng, tmp_path: Path) -> None:
