@@ -380,11 +380,11 @@ def test_memory(rng: np.random.Generator, tmp_path: Path, monkeypatch: pytest.Mo
 
 
 def test_padding_of_a_layer_that_was_added(rng: np.random.Generator, tmp_path: Path) -> None:
-    """What makes channels of columns has no node of the model: that which reads them goes."""
+    """Of what makes channels of columns; more than a layer has room for is copied around its input."""
     b = FloatBuilder(rng, ["n", 3, 8, 64])
     y = b.conv(b.same_conv("x", 3, 4), 4, 4, kernel=5, name="apart", strides=[1, 8], pads=[2, 16, 2, 0])
     found = compiled(b.model(b.same_conv(y, 4, 4)), tmp_path)
-    assert list(host(found)) == ["apart"] and host(found)["apart"].startswith("padding is at most 15 columns")
+    assert not host(found)
 
 
 def test_nodes_of_layers_that_have_none(rng: np.random.Generator, tmp_path: Path) -> None:
