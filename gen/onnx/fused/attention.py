@@ -36,6 +36,16 @@ def _heads(fused: Fused, value: str, heads: int, what: str, axes: tuple[int, ...
                       what=f"{what}_heads")
 
 
+def _present(fused: Fused, past: str, new: str, place: int) -> str:
+    """Keys or values (N, heads, tokens, channels) behind those of earlier tokens, if there are any: the node's result
+    ``place``, if it has that.
+    """
+    result = fused.node.output[place] if place < len(fused.node.output) else ""
+    if past:
+        return fused.make("Concat", past, new, axis=2, result=result, what="present")
+    return fused.make("Identity", new, result=result, what="present") if result else new
+
+
 def _joined(fused: Fused, mixed: str) -> None:
     """The node's result: heads side by side."""
     beside = fused.make("Transpose", mixed, perm=[0, 2, 1, 3], what="beside")
@@ -51,7 +61,7 @@ def _causal(fused: Fused, queries: int, keys: int, hidden: float) -> str:
     return fused.constant(np.where(seen, 0, hidden).astype(np.float32), "causal")
 
 
-def _masks(fused: Fused, queries: int, keys: int) -> list[str]:
+def _masks(fused: Fused, queries: int, keys: int, *, has_past: bool) -> list[str]:
     """What ONNX's node adds to its scores: the numbers of its mask, and what hides those that the mask does, later
     tokens, and those beyond a window. ``queries``, ``keys``: how many there are, 0 where that is not known.
     """
@@ -68,6 +78,10 @@ def _masks(fused: Fused, queries: int, keys: int) -> list[str]:
         beyond = keys - total.shape[-1] if total.ndim and total.shape[-1] != 1 else 0
         total = np.pad(total, [(0, 0)] * (total.ndim - 1) + [(0, max(0, beyond))], constant_values=-np.inf)
     if left >= 0 or right >= 0:
+        if has_past:
+            # Versions of the operator differ in where the queries are among all tokens.
+            raise UnsupportedError("hides tokens by their places and has past keys, with which it is not taken apart; "
+                                   "hide them by a mask")
         if not queries or not keys:
             raise UnsupportedError("hides tokens by their places among a number that is not known; give the model's "
                                    "inputs fixed shapes")
@@ -83,9 +97,11 @@ def _masks(fused: Fused, queries: int, keys: int) -> list[str]:
 
 def attention(fused: Fused) -> None:
     """Of ONNX."""
-    fused.refuse({4: "past keys", 5: "past values", 6: "a number of tokens that count"},
-                 {1: "a result of present keys", 2: "a result of present values", 3: "a result of scores"})
+    fused.refuse({6: "a number of tokens that count"}, {3: "a result of scores"})
     query, key, value = (fused.given(n) for n in range(3))
+    past = tuple(map(fused.given, (4, 5)))
+    if any(past) != all(past):
+        raise UnsupportedError("has past keys or values alone, with which it is not taken apart")
     shape, keys = fused.shape(query), fused.shape(key)
     flat = len(shape) == 3
     heads, of_keys = ((int(fused.attributes.get(f"{what}_num_heads", 0)) for what in ("q", "kv")) if flat
@@ -95,10 +111,12 @@ def attention(fused: Fused) -> None:
                                "shares one")
     if not shape[-1]:
         raise UnsupportedError("has heads of a size that is not known; give the model's inputs fixed shapes")
-    masks = _masks(fused, shape[-2], keys[-2])
+    before = fused.shape(past[0])[2] if past[0] else 0
+    masks = _masks(fused, shape[-2], keys[-2] and keys[-2] + before, has_past=any(past))
     if flat:
         query, key, value = (_heads(fused, name, number, what) for name, number, what in (
             (query, heads, "query"), (key, of_keys, "key"), (value, of_keys, "value")))
+    key, value = (_present(fused, *both, place) for place, both in enumerate(zip(past, (key, value), strict=True), 1))
     if heads > of_keys:
         shared = fused.constant(np.repeat(np.arange(of_keys), heads // of_keys), "shared")
         key, value = (fused.make("Gather", name, shared, axis=1, what=f"{what}_shared") for name, what in (

@@ -81,6 +81,8 @@ def _join(context: Context, values: list[Real], axis: int) -> PendingConcat | Pe
     shapes = [context.graph.tensors[part.quantised.tensor].shape for part in parts]
     if len({shape[1:] for shape in shapes}) > 1 and (found := _pixels(context, parts, shapes, axis)) is not None:
         return found
+    if (found := _pixels_of_heads(context, parts, shapes, axis)) is not None:
+        return found
     if len({shape[1:] for shape in shapes}) > 1 and {part.order.ndim for part in parts} == {4}:
         parts = [moved_pixels(context.graph, part) or part if not is_plain(part.order) else part
                  for part in parts]
@@ -141,10 +143,23 @@ def _pixels(context: Context, parts: Sequence[Real], shapes: Sequence[tuple[int,
                                     place)
                 return PendingPixels(name=context.node.name, nodes=(context.node.name,), order=possible(order),
                                      parts=tuple(parts), places=pixels[0], size=(1, total))
-    if len({shape[0] for shape in shapes}) > 1 or (channel != channel.take([0], axis)).any():
+    return None
+
+
+def _pixels_of_heads(context: Context, parts: Sequence[Real], shapes: Sequence[tuple[int, int, int]], axis: int
+                     ) -> PendingPixels | None:
+    """`_pixels` of heads, (1, heads, tokens, channels), whose channels are several axes, or not the second one."""
+    if len({tuple(np.delete(part.order.shape, axis)) for part in parts}) > 1 or parts[0].order.ndim < 4:
         return None
-    # Heads: channels are several axes.
-    return PendingPixels(name=context.node.name, nodes=(context.node.name,), order=possible(channel * total + pixel),
+    counts = [prod(shape[1:]) for shape in shapes]
+    total, starts = sum(counts), np.cumsum([0, *counts[:-1]])
+    channel = np.concatenate([part.order // count for part, count in zip(parts, counts, strict=True)], axis)
+    varies = [bool(np.diff(channel, axis=place).any()) for place in range(channel.ndim)]
+    if len({shape[0] for shape in shapes}) > 1 or varies[axis] or not any(varies[2:]):
+        return None
+    order = np.concatenate([part.order // count * total + part.order % count + start
+                            for part, count, start in zip(parts, counts, starts, strict=True)], axis)
+    return PendingPixels(name=context.node.name, nodes=(context.node.name,), order=possible(order),
                          parts=tuple(parts), places=np.arange(total), size=(1, total))
 
 
