@@ -27,6 +27,8 @@ MACHINES = {
     "windows": NpuConfig(oc_lanes=16, ic_lanes=8, nnz_lanes=4, depthwise=1, local_store=1, gather=1, **_SMALL),
     "binary": NpuConfig(oc_lanes=16, ic_lanes=8, nnz_lanes=4, depthwise=1, local_store=1, gather=1, binary_rows=8,
                         winograd=1, **_SMALL),
+    "own taps": NpuConfig(oc_lanes=16, ic_lanes=8, nnz_lanes=4, select_fanin=2, depthwise=1, local_store=1, gather=1,
+                          **_SMALL),
     "exact": NpuConfig(oc_lanes=16, ic_lanes=8, nnz_lanes=4, winograd=2, multiplier_width=18, gather=1,
                        **{**_SMALL, "acc_depth": 128, "input_depth": 1024}),
     "engine": NpuConfig(oc_lanes=32, ic_lanes=16, nnz_lanes=4, gather=1, depthwise=1, binary_rows=16, binary_engine=1,

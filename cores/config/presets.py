@@ -1,7 +1,6 @@
 """Lanes by their MACs, and optional units by their names."""
 
 from collections.abc import Callable, Collection, Iterable, Sequence
-from dataclasses import asdict
 
 from cores.config.core import ConfigError
 from cores.config.units import UNITS, Settings
@@ -53,9 +52,7 @@ def preset_fields(macs: int, overrides: dict[str, int], purpose: str = PURPOSES[
         for_it = "" if purpose == PURPOSES[0] else f" for {purpose} networks"
         raise ConfigError(f"macs must be one of {', '.join(map(str, presets))}{for_it} (or give the lanes by hand), "
                           f"not {macs!r}", code="unknown-name")
-    others = next((unit.lanes[macs] for unit in UNITS
-                   if purpose == PURPOSES[0] and macs in unit.lanes and overrides.get(unit.fields[0])), None)
-    values = {**(others or presets[macs]), **overrides}
+    values = {**presets[macs], **overrides}
     if "input_depth" not in overrides and all(isinstance(values[lanes], int) and values[lanes] > 0 for lanes in _LANES):
         # The same bytes, in however many banks. Lanes that cannot be are refused where the machine is made.
         machine = Settings(**values)
@@ -69,7 +66,7 @@ def features_of(config: Settings) -> list[str]:
 
 
 def feature_fields(config: Settings, names: Collection[str]) -> dict[str, int]:
-    """Fields that give a machine of these lanes the named units and no others; a preset those lanes that go with them.
+    """Fields that give a machine of these lanes the named units and no others.
 
     Raises ConfigError for another name.
     """
@@ -77,21 +74,8 @@ def feature_fields(config: Settings, names: Collection[str]) -> dict[str, int]:
     if unknown:
         raise ConfigError(f"no feature {unknown[0]!r}; there are {', '.join(FEATURES)}", code="unknown-name")
     wanted = {field for name in names for field in FEATURES[name]}
-    others = _other_lanes(config, wanted)
-    machine = Settings(**{**asdict(config), **others})      # not checked: these lanes with all its units need not go
-    values = {field: value for unit in UNITS for field, value in unit.standard(machine).items()}
-    units = {field: values.get(field, 1) if field in wanted else 0
-             for fields in FEATURES.values() for field in fields}
-    return {**others, **units}
-
-
-def _other_lanes(config: Settings, wanted: Collection[str]) -> dict[str, int]:
-    """What units with these fields make of the lanes and banks of a preset; nothing of lanes that are another's."""
-    preset = _PRESETS[PURPOSES[0]].get(config.macs, {})
-    units = [unit for unit in UNITS if config.macs in unit.lanes and unit.fields[0] in wanted]
-    if not units or any(getattr(config, name) != value for name, value in preset.items()):
-        return {}
-    return preset_fields(config.macs, {units[0].fields[0]: 1})
+    values = {field: value for unit in UNITS for field, value in unit.standard(config).items()}
+    return {field: values.get(field, 1) if field in wanted else 0 for fields in FEATURES.values() for field in fields}
 
 
 def features_together(make: Callable[[Sequence[str]], object], names: Iterable[str]

@@ -72,17 +72,15 @@ def test_preset(macs):
 
 
 @pytest.mark.parametrize("macs", [512, 1024])
-def test_depthwise_has_lanes_of_its_own(macs):
-    """Where each lane reaches every channel: by field and by feature, with eight binary lanes for each MAC."""
+def test_depthwise_keeps_the_lanes(macs):
+    """By field and by feature, with eight binary lanes for each MAC: one machine has it and zeros among the weights."""
     plain = NpuConfig.preset(macs)
     assert (plain.ic_lanes, plain.select_fanin, plain.groups_dense) == (32, 16, 4)
     by_feature = NpuConfig.preset(macs, **plain.feature_fields(["depthwise", "binary"]))
     assert dataclasses.replace(by_feature, gather=0, binary_rows=0) == NpuConfig.preset(macs, depthwise=1)
-    assert (by_feature.macs, by_feature.ic_lanes, by_feature.binary_macs) == (macs, 16, 8 * macs)
-    assert dataclasses.replace(plain, **plain.feature_fields(["depthwise", "binary"])) == by_feature
-    assert "ic_lanes" not in plain.feature_fields(["gather", "winograd"])
-    others = dataclasses.replace(plain, ic_lanes=16, select_fanin=16)
-    assert "oc_lanes" not in others.feature_fields(["depthwise"])     # lanes by hand stay
+    assert (by_feature.macs, by_feature.ic_lanes, by_feature.binary_macs) == (macs, 32, 8 * macs)
+    assert (by_feature.own_taps, by_feature.groups_dense) == (4, 4)
+    assert "ic_lanes" not in plain.feature_fields(["depthwise"])
 
 
 @pytest.mark.parametrize("macs, banks, reads", [(64, 2, 3), (128, 2, 3), (256, 2, 3), (512, 2, 3), (1024, 4, 2)])
@@ -191,12 +189,6 @@ def test_features_by_name():
 def test_a_preset_with_lanes_that_cannot_be(fields, reason):
     with pytest.raises(ConfigError, match=reason):
         NpuConfig.preset(64, **fields)
-
-
-def test_units_for_lanes_that_do_not_go_with_those_there():
-    """A preset of 1,024 MACs has other lanes with depthwise, which as many binary rows would not go with."""
-    fields = NpuConfig.preset(1024, gather=1, binary_rows=64).feature_fields(["depthwise"])
-    assert (fields["oc_lanes"], fields["depthwise"], fields["binary_rows"]) == (32, 1, 0)
 
 
 def test_part_of():

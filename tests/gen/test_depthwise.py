@@ -25,11 +25,11 @@ from tests.random_layers import random_graph
 #: Output lanes with taps of their own channel: one group of them, two, and a choice of channels beside.
 OWN = [
     *(NpuConfig.preset(macs, "dense", depthwise=1) for macs in (64, 512, 1024)),
-    NpuConfig(oc_lanes=32, ic_lanes=32, nnz_lanes=8, select_fanin=16, depthwise=1),
+    NpuConfig.preset(512, depthwise=1),
     NpuConfig.preset(512, "dense", depthwise=1, input_depth=256, acc_depth=64, weight_depth=512, queue_depth=4),
 ]
 CONFIGS = [
-    *(NpuConfig.preset(macs, depthwise=1) for macs in (32, 64, 128, 256, 512)),
+    *(NpuConfig.preset(macs, depthwise=1) for macs in (32, 64, 128, 256)),
     NpuConfig.preset(256, depthwise=1, input_depth=256, acc_depth=64, weight_depth=512, queue_depth=4),
 ]
 #: (config, stride): one group of output lanes cannot alternate. The last two are of one of small memories.
@@ -126,8 +126,7 @@ def test_reads_of_phases(config, rng):
         fields = geometry.compute_fields(spatial, config)
         assert fields["words"] == WordForm.SPREAD and not fields["shift"] and fields["stride"] == stride[1]
         assert geometry.load_stride == stride[1]
-        assert fields["reads"] >= -(-cols // config.banks)
-        banks, phases, seen = config.banks, int(stride[1]), set()
+        banks, phases, seen, needed = config.banks, int(stride[1]), set(), -(-cols // config.banks)
         line = (fields["kernel_h"] - 1) * spatial.row_pitch + (rows - 1) * fields["buf_row_step"]
         for number in range(fields["kernel_w"]):
             part, phase = divmod(number, phases)
@@ -143,9 +142,10 @@ def test_reads_of_phases(config, rng):
                     column = x * phases + kx
                     bank, place = column // phases % banks, column // (banks * phases) * phases + column % phases
                     assert (place - entry) % phases == 0 and (x + lane) % banks == bank
-                    assert (place - entry) // phases == (x + lane) // banks < fields["reads"]
+                    assert (place - entry) // phases == (x + lane) // banks
+                    needed = max(needed, (x + lane) // banks + 1)
                     assert column < spatial.pad_left + spatial.data_cols + spatial.pad_right
-        assert seen == set(range(kernel[1]))
+        assert seen == set(range(kernel[1])) and fields["reads"] == needed
 
 
 @pytest.mark.parametrize("macs, stride, fits", [(256, (1, 1), True), (256, (2, 2), True), (256, (1, 2), False),
@@ -202,7 +202,7 @@ def test_every_tap_arrives_once(config, kernel, stride, limit, rng):
             assert not got[lane, :, kernel[1]:].any()
 
 
-@pytest.mark.parametrize("config, stride", OWN_FORMS[:-6], ids=form_id)
+@pytest.mark.parametrize("config, stride", OWN_FORMS[:-3], ids=form_id)
 @pytest.mark.parametrize("kernel", [(3, 3), (1, 1), (2, 5), (5, 9), (1, 14)])
 @pytest.mark.parametrize("limit", [127, 255])
 def test_every_tap_of_a_phase_arrives_once(config, kernel, stride, limit, rng):

@@ -26,10 +26,12 @@ CONFIGS = {
     "32": NpuConfig.preset(32, depthwise=1, local_store=1),
     "64": NpuConfig(oc_lanes=16, ic_lanes=8, nnz_lanes=4, input_depth=512, acc_depth=64, weight_depth=512, depthwise=1,
                     local_store=1),
+    "own taps": NpuConfig(oc_lanes=16, ic_lanes=8, nnz_lanes=4, select_fanin=2, input_depth=512, acc_depth=64,
+                          weight_depth=512, depthwise=1, local_store=1),
 }
 
 
-@pytest.fixture(scope="module", params=with_full(CONFIGS, "64"))
+@pytest.fixture(scope="module", params=with_full(CONFIGS, "64", "own taps"))
 def machine(request):
     with RtlMachine(CONFIGS[request.param], seed=1) as machine:
         yield machine

@@ -37,8 +37,6 @@ class Unit:
     always_written: bool = False
     #: Values of fields in a machine of these lanes; 1 of those that are not named.
     standard: Callable[[Core], Mapping[str, int]] = _ones
-    #: Lanes of presets, by MACs, where those of the machine without it do not go with it.
-    lanes: Mapping[int, Mapping[str, int]] = field(default_factory=dict)
     #: Component of the machine -> what its area grows with by this unit.
     area: Mapping[str, AreaTerms] = field(default_factory=dict)
     #: Whether layers can use it. Others are no part of ``--features all``, and no search tries them.

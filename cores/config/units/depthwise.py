@@ -55,13 +55,6 @@ UNIT = Unit(
     fields=("depthwise",),
     always_written=True,
     switch=True,
-    # Lanes that reach every channel of a block: multiplexers of 32 inputs take more LUTs than all else. Half of the
-    # weights of a block are multiplied at once, or all, as suits the dense networks that have depthwise layers
-    # (docs/scale.md).
-    lanes={
-        512: dict(oc_lanes=32, ic_lanes=16, nnz_lanes=8, pixel_lanes=2, select_fanin=16, input_depth=4096),
-        1024: dict(oc_lanes=32, ic_lanes=16, nnz_lanes=16, pixel_lanes=2, select_fanin=16, input_depth=4096),
-    },
     # The reads of spread words; taps of their own channel, for each multiplier that has one.
     area={"compute": lambda c: ((c.gathered_taps > 0) * c.macs, (c.gathered_taps > 0) * c.oc_groups,
                                 c.own_taps * c.oc_lanes)},
