@@ -43,11 +43,14 @@ function section(parent, title, note) {
   parent.append(make("h3", {}, title));
   if (note) parent.append(make("p", {class: "note"}, note));
 }
+// Options of commands stay in one line, and look like what is typed.
+const options = text => text.split(/(--[a-z][\w-]*(?: [\w,]+(?=[)]))?)/).map(part => part.startsWith("--")
+  ? make("code", {style: "white-space:nowrap"}, part) : part);
 function heading(root, name, note, cards, findings) {
   root.append(make("h2", {}, name), make("p", {class: "note"}, note),
     make("div", {class: "cards"}, ...cards.map(([value, text]) =>
       make("div", {class: "card"}, make("b", {}, value), make("span", {}, text)))),
-    make("ul", {class: "findings"}, ...findings.map(text => make("li", {}, text))));
+    make("ul", {class: "findings"}, ...findings.map(text => make("li", {}, ...options(text)))));
 }
 function rows(pairs) {
   return make("table", {class: "plain"}, make("tbody", {}, ...pairs.map(cells => make("tr", {}, ...cells.map((text, at) =>

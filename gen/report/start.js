@@ -6,8 +6,10 @@ dark.addEventListener("change", () => theme(dark.matches ? "dark" : "light"));
 document.getElementById("theme").addEventListener("click", () =>
   theme(document.documentElement.dataset.theme === "dark" ? "light" : "dark"));
 let before = "light";
-addEventListener("beforeprint", () => { before = document.documentElement.dataset.theme; theme("light"); });
-addEventListener("afterprint", () => theme(before));
+// Drawn as wide as a sheet of paper is between its margins: drawings do not follow the paper's width.
+const printing = (now, name) => { document.body.classList.toggle("printing", now); theme(name); };
+addEventListener("beforeprint", () => { before = document.documentElement.dataset.theme; printing(true, "light"); });
+addEventListener("afterprint", () => printing(false, before));
 let due = 0, width = innerWidth;
 addEventListener("resize", () => {
   clearTimeout(due);
