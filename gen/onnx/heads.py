@@ -26,6 +26,24 @@ def activations_product(context: Context, inputs: Inputs) -> Value:
     if not (context.units.have("gather") or context.units.have("turn")):
         raise NodeError("multiplies two activations; --features turn or gather does that on the accelerator",
                         code="needs-unit", unit="gather")
+    try:
+        return _product(context, inputs)
+    except NodeError as error:
+        # Of windows, heads come after an axis of their own.
+        shapes = [value.order.shape for value in inputs if isinstance(value, Real)]
+        if error.code != "rearranged" or not any(len(shape) > 3 and shape[0] > 1 for shape in shapes):
+            raise
+        if context.units.have("turn"):
+            raise
+        raise _in_parts() from None
+
+
+def _in_parts() -> NodeError:
+    return NodeError("multiplies activations in parts of their pixels; --features turn does that on the accelerator",
+                     code="needs-unit", unit="turn")
+
+
+def _product(context: Context, inputs: Inputs) -> Value:
     a, b = (_real(context, value, heads_of) for value, heads_of in zip(inputs, (_FIRST, _SECOND), strict=True))
     if min(a.order.ndim, b.order.ndim) < 3 or a.order.shape[-1] != b.order.shape[-2]:
         raise NodeError(f"multiplies activations of shapes {a.order.shape} and {b.order.shape}; both must have leading "
@@ -39,8 +57,7 @@ def activations_product(context: Context, inputs: Inputs) -> Value:
     groups = _heads(context, a)
     heads, parts = groups.shape
     if parts > 1 and not context.units.have("turn"):
-        raise NodeError("multiplies activations in parts of their pixels; --features turn does that on the accelerator",
-                        code="needs-unit", unit="turn")
+        raise _in_parts()
     block = HEAD_BLOCK if context.node.name in context.graph.scores else VALUE_BLOCK
     outputs = columns if heads == 1 else -(-columns // block) * block
     found = [_head(context, a, b, numbers, outputs) for numbers in groups]
