@@ -105,6 +105,12 @@ def after_past(b: Blocks) -> str:
     return b.node("Attention", *b.three(), b.array(seen), *past, outputs=3, q_num_heads=_HEADS, kv_num_heads=_HEADS)
 
 
+def several_after_past(b: Blocks) -> str:
+    b.constants.append(numpy_helper.from_array(np.array([0, 0, _HEADS, _SIZE]), "split"))
+    past = [b.node("Transpose", b.node("Reshape", b.linear("x"), "split"), perm=[0, 2, 1, 3]) for _ in range(2)]
+    return b.microsoft("MultiHeadAttention", *b.three(), "", "", "", *past, outputs=3, num_heads=_HEADS)
+
+
 def of_microsoft(b: Blocks) -> str:
     return b.microsoft("Attention", "x", b.random(_WIDTH, 3 * _WIDTH), b.random(3 * _WIDTH), num_heads=_HEADS)
 
@@ -148,7 +154,8 @@ def early(b: Blocks) -> str:
 #: Form -> opset.
 FORMS: dict[Callable[[Blocks], str], int] = {
     of_onnx: 23, causal: 24, masked: 23, grouped: 24, masked_later: 24, in_heads: 24, after_past: 24,
-    of_microsoft: 17, one_way: 17, several_heads: 17, with_biases: 17, skipped: 17, simplified: 17, early: 14}
+    several_after_past: 17, of_microsoft: 17, one_way: 17, several_heads: 17, with_biases: 17, skipped: 17,
+    simplified: 17, early: 14}
 forms = pytest.mark.parametrize("form", FORMS, ids=lambda form: form.__name__)
 
 
@@ -200,8 +207,9 @@ def test_a_token_without_keys(mask: np.ndarray, rng: Rng, tmp_path: Path) -> Non
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("form", [of_onnx, grouped, masked_later, in_heads, after_past, of_microsoft,
-                                  several_heads, skipped, simplified, early], ids=lambda form: form.__name__)
+@pytest.mark.parametrize("form", [
+    of_onnx, grouped, masked_later, in_heads, after_past, several_after_past, of_microsoft, several_heads, skipped,
+    simplified, early], ids=lambda form: form.__name__)
 def test_on_the_accelerator(form: Callable[[Blocks], str], rng: Rng, tmp_path: Path) -> None:
     """From a float model, with a layer after it: nothing is left to the processor, no value differs."""
     b = Blocks(rng, FORMS[form])

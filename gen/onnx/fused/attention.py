@@ -29,11 +29,19 @@ def _attend(fused: Fused, query: str, keys: str, values: str, masks: list[str], 
     return fused.make("MatMul", fused.make("Softmax", scores, axis=-1, what="softmax"), values, what="mixed")
 
 
-def _heads(fused: Fused, value: str, heads: int, what: str, axes: tuple[int, ...] = (0, 2, 1, 3)) -> str:
-    """(N, tokens, heads * channels) -> (N, heads, tokens, channels), or by ``axes``."""
+def _heads(fused: Fused, value: str, heads: int, what: str) -> str:
+    """(N, tokens, heads * channels) -> (N, heads, tokens, channels)."""
     shape = fused.constant(np.array([0, 0, heads, -1]), f"{what}_shape")
-    return fused.make("Transpose", fused.make("Reshape", value, shape, what=f"{what}_split"), perm=axes,
+    return fused.make("Transpose", fused.make("Reshape", value, shape, what=f"{what}_split"), perm=[0, 2, 1, 3],
                       what=f"{what}_heads")
+
+
+def _past(fused: Fused, place: int) -> tuple[str, str]:
+    """Inputs ``place`` and following: keys and values of earlier tokens, "" each where there are none."""
+    keys, values = fused.given(place), fused.given(place + 1)
+    if bool(keys) != bool(values):
+        raise UnsupportedError("has past keys or values alone, with which it is not taken apart")
+    return keys, values
 
 
 def _present(fused: Fused, past: str, new: str, place: int) -> str:
@@ -99,9 +107,7 @@ def attention(fused: Fused) -> None:
     """Of ONNX."""
     fused.refuse({6: "a number of tokens that count"}, {3: "a result of scores"})
     query, key, value = (fused.given(n) for n in range(3))
-    past = tuple(map(fused.given, (4, 5)))
-    if any(past) != all(past):
-        raise UnsupportedError("has past keys or values alone, with which it is not taken apart")
+    past = _past(fused, 4)
     shape, keys = fused.shape(query), fused.shape(key)
     flat = len(shape) == 3
     heads, of_keys = ((int(fused.attributes.get(f"{what}_num_heads", 0)) for what in ("q", "kv")) if flat
@@ -129,17 +135,20 @@ def attention(fused: Fused) -> None:
         fused.make("Identity", mixed, result=fused.node.output[0], what="result")
 
 
-def _runtime(fused: Fused, projected: list[str], tokens: tuple[int, int] | None, head: int, bias: str) -> None:
+def _runtime(fused: Fused, projected: list[str], tokens: tuple[int, int] | None, head: int, bias: str,
+             past: tuple[str, str] = ("", "")) -> None:
     """Of onnxruntime, with queries, keys and values of all heads; ``tokens``: of queries and of keys, for a mask.
-    ``bias``: what is added to the scores.
+    ``bias``: what is added to the scores; ``past``: keys and values (N, heads, tokens, channels) of earlier tokens.
     """
     heads = int(fused.attributes["num_heads"])
     masks = [bias] if bias else []
     if tokens:
         masks.append(_causal(fused, *tokens, float(fused.attributes.get("mask_filter_value", _HIDDEN))))
-    query, key, value = (_heads(fused, name, heads, what, axes) for name, what, axes in zip(
-        projected, ("query", "key", "value"), ((0, 2, 1, 3), (0, 2, 3, 1), (0, 2, 1, 3)), strict=True))
-    _joined(fused, _attend(fused, query, key, value, masks, head))
+    query, key, value = (_heads(fused, name, heads, what) for name, what in zip(
+        projected, ("query", "key", "value"), strict=True))
+    key, value = (_present(fused, *both, place) for place, both in enumerate(zip(past, (key, value), strict=True), 1))
+    turned = fused.make("Transpose", key, perm=[0, 1, 3, 2], what="keys")
+    _joined(fused, _attend(fused, query, turned, value, masks, head))
 
 
 def _parts(fused: Fused, name: str, sizes: list[int], what: str) -> list[str]:
@@ -171,9 +180,9 @@ def projecting_attention(fused: Fused) -> None:
 
 def several_heads(fused: Fused) -> None:
     """com.microsoft's MultiHeadAttention."""
-    fused.refuse({4: "a mask of tokens", 6: "past keys", 7: "past values", 8: "a length of past tokens",
-                  9: "a table of cached keys"}, {1: "a result of present keys", 2: "a result of present values",
-                                                 3: "a result of scores"})
+    fused.refuse({4: "a mask of tokens", 8: "a length of past tokens", 9: "a table of cached keys"},
+                 {3: "a result of scores"})
+    past = _past(fused, 6)
     projected = [fused.given(n) for n in range(3)]
     if not all(projected) or any(len(fused.shape(name)) != 3 for name in projected):
         raise UnsupportedError("has queries, keys and values packed in one, or keys in heads, with which it is not "
@@ -186,8 +195,11 @@ def several_heads(fused: Fused) -> None:
             projected, _parts(fused, fused.given(3), sizes, "biases"), ("query", "key", "value"), strict=True)]
     tokens = None
     if fused.attributes.get("unidirectional"):
+        if any(past):
+            raise UnsupportedError("hides later tokens and has past keys, with which it is not taken apart; hide them "
+                                   "by a mask")
         tokens = fused.shape(fused.given(0))[1], fused.shape(fused.given(1))[1]
-    _runtime(fused, projected, tokens, sizes[0] // int(fused.attributes["num_heads"]), fused.given(5))
+    _runtime(fused, projected, tokens, sizes[0] // int(fused.attributes["num_heads"]), fused.given(5), past)
 
 
 SPREADS: Spreads = {("", "Attention"): attention, (MICROSOFT, "Attention"): projecting_attention,
