@@ -39,9 +39,10 @@ _BOUNDED = ("Clip", "Max", "Min")
 _QUANTISING = ("QuantizeLinear", "DequantizeLinear")
 #: Operators of one tensor, or of several of one shape, that compute each element from those in its place: (domain, op).
 ELEMENTWISE = frozenset(("", op) for op in """
-    Abs Add Ceil Celu Clip Cos Div Elu Erf Exp Floor Gelu HardSigmoid HardSwish Identity LeakyRelu Log Max Mean Min Mish
-    Mul Neg PRelu Pow Reciprocal Relu Round Selu Sigmoid Sign Sin Softplus Softsign Sqrt Sub Sum Swish Tan Tanh
-    ThresholdedRelu
+    Abs Acos Acosh Add And Asin Asinh Atan Atanh Cast Ceil Celu Clip Cos Cosh Div Elu Equal Erf Exp Floor Gelu Greater
+    GreaterOrEqual HardSigmoid HardSwish Identity LeakyRelu Less LessOrEqual Log Max Mean Min Mish Mul Neg Not Or PRelu
+    Pow Reciprocal Relu Round Selu Shrink Sigmoid Sign Sin Sinh Softplus Softsign Sqrt Sub Sum Swish Tan Tanh
+    ThresholdedRelu Where Xor
 """.split()) | frozenset((MICROSOFT, op) for op in ("FastGelu", "Gelu", "QuickGelu"))
 
 

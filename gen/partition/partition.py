@@ -154,7 +154,8 @@ def _cut(model: Model, wanted: Mapping[str, Reason], *, rebuild: bool, machine: 
             decided |= host
         if probed.unquantised:
             # What is refused after a quantisation that was added would be once more after another.
-            once = [name for name in probed.unquantised if name not in quantised.values()]
+            once = [name for name in probed.unquantised if name not in quantised.values() and (
+                name not in types or types[name].tensor_type.elem_type == onnx.TensorProto.FLOAT)]
             proto = _copy(model.proto) if rebuild else None
             if proto is not None and (added := reconstruct(proto, once, ranges)):
                 quantised |= added

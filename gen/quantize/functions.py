@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from math import prod
 
 import onnx
-from onnx import NodeProto
+from onnx import NodeProto, TensorProto
 
 from gen.onnx.functions import ELEMENTWISE
 from gen.onnx.handlers.function import HANDLERS as FUNCTIONS
@@ -26,6 +26,9 @@ def functions(model: onnx.ModelProto, weighted: Iterable[str]) -> dict[str, str]
     Not those that layers without a table make: an activation that a layer clips, or to which it adds a constant.
     """
     constants, wanted = initializers(model), leading_to(model, frozenset(weighted))
+    # What a comparison gives, or a Cast, is no number that is quantised.
+    wanted -= {value.name for value in model.graph.value_info
+               if value.type.tensor_type.elem_type not in (TensorProto.FLOAT, TensorProto.UNDEFINED)}
     found: dict[str, str] = {}
     #: Value -> what it is a function of, the nearest first; itself if it is to be quantised at all.
     sources: dict[str, tuple[str, ...]] = {}

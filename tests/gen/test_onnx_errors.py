@@ -155,7 +155,8 @@ def _resized(b: Builder, x: str, scales: list[float], *, mode: str = "nearest", 
 
 MODELS: list[tuple[Callable[[Builder, str], str], dict[str, Any]]] = [
     (lambda b, x: b.node("Sigmoid", x), dict(code="needs-unit", operator="Sigmoid", unit="table")),
-    (lambda b, x: b.node("Shrink", x), dict(code="unsupported-operator", operator="Shrink")),
+    (lambda b, x: b.node("ReverseSequence", x, b.constant(np.array([4]))),
+     dict(code="unsupported-operator", operator="ReverseSequence")),
     (lambda b, x: b.node("PRelu", x, b.constant(np.linspace(0, 1, 6, dtype=np.float32))),
      dict(code="operand-shapes", operator="PRelu")),
     (lambda b, x: b.node("PRelu", x, b.constant(np.float32(-1))),

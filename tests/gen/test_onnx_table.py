@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import onnxruntime as ort
 import pytest
+from onnx import TensorProto
 
 from cores.config import NpuConfig
 from gen.check.compare import compare_model
@@ -32,6 +33,7 @@ OPERATORS: dict[str, tuple[dict, list[float]]] = {
     "Softplus": ({}, []), "Softsign": ({}, []), "ThresholdedRelu": ({"alpha": 0.5}, []), "Exp": ({}, []),
     "Log": ({}, []), "Erf": ({}, []), "Sqrt": ({}, []), "Reciprocal": ({}, []), "Abs": ({}, []), "Pow": ({}, [2.0]),
     "LeakyRelu": ({"alpha": -0.3}, []), "Max": ({}, [0.5]), "Min": ({}, [0.5]), "Sin": ({}, []), "Floor": ({}, []),
+    "Atan": ({}, []), "Sinh": ({}, []), "Shrink": ({"lambd": 0.4}, []),
 }
 
 
@@ -43,6 +45,18 @@ def hard_swish(b: Builder, x: str) -> str:
     """As MobileNetV3 was first exported: x * relu6(x + 3) / 6."""
     gate = b.node("Clip", b.node("Add", x, b.scale(3)), b.scale(0), b.scale(6))
     return b.node("Div", b.node("Mul", x, gate), b.scale(6))
+
+
+def softplus(b: Builder, x: str) -> str:
+    """As PyTorch's newer exporter has it: where that is nearly x, it is x."""
+    return b.node("Where", b.node("Greater", x, b.scale(2)), x, b.node("Softplus", x))
+
+
+def thresholds(b: Builder, x: str) -> str:
+    """Numbers of comparisons, and what several of them choose."""
+    small = b.node("And", b.node("LessOrEqual", x, b.scale(1)), b.node("Not", b.node("Less", x, b.scale(-1))))
+    steps = b.node("Cast", b.node("GreaterOrEqual", b.node("Abs", x), b.scale(2)), to=TensorProto.FLOAT)
+    return b.node("Add", steps, b.node("Where", small, b.scale(0), x))
 
 
 def simulate(graph: Graph, seed: int) -> None:
@@ -92,7 +106,8 @@ def test_a_constant_in_front(op: str, rng: Rng, tmp_path: Path) -> None:
 @pytest.mark.parametrize("number", [np.int8, np.uint8])
 @pytest.mark.parametrize("name, function", [
     ("SiLU", silu), ("SiLU, quantised in between", lambda b, x: silu(b, x, lambda y: b.requantize(y, 1 / 256, -128 if
-     b.number is np.int8 else 0))), ("hard swish", hard_swish), ("square", lambda b, x: b.node("Mul", x, x)),
+     b.number is np.int8 else 0))), ("hard swish", hard_swish), ("softplus", softplus),
+    ("thresholds", thresholds), ("square", lambda b, x: b.node("Mul", x, x)),
     ("two", lambda b, x: b.node("Tanh", b.requantize(b.node("Exp", x), 0.02))),
     ("clipped", lambda b, x: b.node("Clip", b.node("Sigmoid", x), b.scale(0.25), b.scale(0.5)))])
 def test_chains_in_the_layer_in_front(name: str, function: Callable, number: type, rng: Rng, seed: int,

@@ -58,7 +58,7 @@ def _within_limits(context: Context, source: Real, windows: Windows, pad_value: 
     while (left > limits).any():
         now = np.clip(left - limits, 0, limits)
         number = (pad_value - source.zero_point) * source.scale
-        padded = Padded(context.node.name, source, (now[0], now[1], now[2], now[3]), number)
+        padded = Padded(context.node.name, source, (int(now[0]), int(now[1]), int(now[2]), int(now[3])), number)
         source, left = context.activation(stored(context.graph, padded)), left - now
     return source, replace(windows, pads=(int(left[0]), int(left[1]), int(left[2]), int(left[3])))
 

@@ -21,7 +21,7 @@ HANDLERS = Registry()
         "front of it if nothing else reads that, else as a copy. What follows up to a QuantizeLinear goes into the "
         "same table, if it "
         "computes each value from constants and from values of that tensor in its place: a SiLU as Sigmoid and Mul, "
-        "x * Clip(x + 3, 0, 6) / 6. Constants are single numbers"))
+        "x * Clip(x + 3, 0, 6) / 6, comparisons with what Where chooses by them. Constants are single numbers"))
 @HANDLERS.handles("Gelu", "FastGelu", "QuickGelu", domains=[MICROSOFT], conditions="by a table, as the others")
 def function(context: Context, inputs: Inputs) -> Value:
     real = context.activation(inputs[0])
