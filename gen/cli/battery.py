@@ -8,7 +8,7 @@ from gen.cli.bench_part import named_folder
 from gen.cli.common import add_json_option, messages, print_json, refuse_to_replace, status
 from gen.cli.errors import UsageError
 from gen.cli.examiner import required_examiner
-from gen.cli.machine import add_machine_options, chosen_board, chosen_config
+from gen.cli.machine import add_machine_options, chosen_board, chosen_config, described
 from gen.cli.plots import add_plots_option, plot_files, write_plots
 from gen.files.write import require_writable, write_file
 from sim.folders import cache_folder
@@ -199,7 +199,9 @@ def _write(arguments: argparse.Namespace, plan: "Plan", found: "list[Strategy]")
     from gen.energy.trace import plot, trace_csv
 
     thresholds = {level.name: level.above for level in plan.levels.used if level.above}
-    title = f"{arguments.backbone}, {arguments.circuit}"
+    clocks = ", ".join(f"{level.name} {level.mhz:g} MHz" for level in plan.levels.used)
+    title = [f"{arguments.backbone}, {arguments.circuit}",
+             f"{described(chosen_config(arguments), chosen_board(arguments).name)}; clock: {clocks}, given"]
     write_file(arguments.output / f"{_NAME}.csv", trace_csv(found))
     write_plots(arguments, arguments.output, _NAME, plot(found, title, thresholds))
     messages.print(f"{arguments.output}: {' and '.join(_files(arguments))}", soft_wrap=True)

@@ -137,7 +137,7 @@ def _energy(arguments: argparse.Namespace) -> Rows:
 def _search(arguments: argparse.Namespace) -> Rows:
     """Rewards by evaluations; none without the images or PyTorch, which is said."""
     from gen.bench.stochastic_search import SPACE, measure_searches, rows_of
-    from gen.cli.explore_streams import stream_problem
+    from gen.cli.explore_streams import stream_problem, stream_title
     from gen.explore.convergence import plot_convergence
     from gen.explore.ledger import Ledger
     from gen.explore.task import read_task
@@ -157,7 +157,8 @@ def _search(arguments: argparse.Namespace) -> Rows:
     if arguments.output is not None:
         runs = {name: [one.rewards for one in curves if one.method == name]
                 for name in dict.fromkeys(one.method for one in curves if one.method != "grid")}
-        write_plots(arguments, arguments.output, _SEARCH_PLOT, plot_convergence(runs, "reward", "stochastic networks"))
+        write_plots(arguments, arguments.output, _SEARCH_PLOT, plot_convergence(runs, "reward", stream_title(
+            SPACE.stem, task, chosen_board(arguments).title)))
     rows = rows_of(curves)
     marks = rows[-1].best
     return [{"method": row.method, "evaluations": row.evaluations,

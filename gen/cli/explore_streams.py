@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from gen.explore.task import Task
     from gen.stochastic.accuracy import Examiner
 
-__all__ = ["explore", "stream_problem"]
+__all__ = ["explore", "stream_problem", "stream_title"]
 
 #: Options that only models have.
 _OF_MODELS = ("calibrate", "space", "vary", "input", "limit", "shape")
@@ -49,13 +49,20 @@ def explore(arguments: argparse.Namespace) -> None:
     result = found.to_dict(facts)
     if arguments.output:
         goal = problem.objectives[0]
-        figure = plot_convergence({name: [best_so_far(found.evaluations, goal)]}, goal.name, path.stem)
+        title = stream_title(path.stem, problem.task, chosen_board(arguments).title)
+        figure = plot_convergence({name: [best_so_far(found.evaluations, goal)]}, goal.name, title)
         write_found(arguments, found, result, figure)
     write_page(arguments, found, facts)
     if arguments.json:
         print_json(result)
     else:
         _show(found, every=arguments.all)
+
+
+def stream_title(name: str, task: "Task", board: str) -> list[str]:
+    """Of a plot, in lines."""
+    clocks = ", ".join(f"{level.mhz:g}" for level in task.table.used)
+    return [f"{name}: stochastic networks", f"{task.macs} MACs on {board}; clock: {clocks} MHz, given by the levels"]
 
 
 def _space_file(arguments: argparse.Namespace) -> Path:

@@ -4,15 +4,13 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gen.files.figure import KINDS, plain, write_figure
+from gen.files.figure import KINDS, title_of, write_figure
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 __all__ = ["add_plots_option", "plot_files", "write_plots"]
 
-
-_LONGEST_TITLE = 100
 
 
 def add_plots_option(parser: argparse.ArgumentParser) -> None:
@@ -36,6 +34,6 @@ def plot_files(arguments: argparse.Namespace, name: str) -> list[str]:
 def write_plots(arguments: argparse.Namespace, folder: Path, name: str, figure: "Figure", *, title: str = "") -> None:
     """``title``: of what, and on which machine, where the figure does not say so itself. Raises OSError."""
     if title:
-        figure.suptitle(plain(title, _LONGEST_TITLE), fontsize="medium")
+        figure.suptitle(title_of([title]), fontsize="medium")
     for file in plot_files(arguments, name):
         write_figure(folder / file, figure)

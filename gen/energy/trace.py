@@ -5,7 +5,7 @@ import io
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from gen.files.figure import new_figure
+from gen.files.figure import new_figure, title_of
 
 from .strategies import Strategy
 
@@ -33,9 +33,10 @@ def trace_csv(strategies: Sequence[Strategy]) -> str:
     return text.getvalue()
 
 
-def plot(strategies: Sequence[Strategy], title: str, thresholds: Mapping[str, float]) -> "Figure":
-    """Charge over inferences, a line a strategy; ``thresholds``: charge above which a level is used, by name."""
-
+def plot(strategies: Sequence[Strategy], title: Sequence[str], thresholds: Mapping[str, float]) -> "Figure":
+    """Charge over inferences, a line a strategy, under lines of title; ``thresholds``: charge above which a level is
+    used, by name.
+    """
     figure = new_figure(9, 5)
     axes = figure.subplots()
     for colour, strategy in enumerate(strategies):
@@ -51,6 +52,7 @@ def plot(strategies: Sequence[Strategy], title: str, thresholds: Mapping[str, fl
     for name, above in thresholds.items():
         axes.axhline(100 * above, color="black", linewidth=0.5, linestyle=":")
         axes.annotate(f"{name} above", (0, 100 * above), fontsize="x-small")
-    axes.set(xlabel="inferences", ylabel="charge, % (relative energy)", title=title, ylim=(0, 105))
+    axes.set(xlabel="inferences", ylabel="charge, % (relative energy)", ylim=(0, 105))
+    axes.set_title(title_of(title), fontsize="medium")
     axes.legend()
     return figure

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from gen.files.figure import new_figure, plain
+from gen.files.figure import new_figure, title_of
 
 from .evaluation import Evaluation, Objective
 
@@ -23,8 +23,11 @@ def best_so_far(evaluations: Sequence[Evaluation], objective: Objective) -> list
     return curve
 
 
-def plot_convergence(curves: Mapping[str, Sequence[Sequence[float]]], figure_name: str, title: str) -> "Figure":
-    """Of each name the mean of some runs, and between which values they are. Runs that ended stay as they are."""
+def plot_convergence(curves: Mapping[str, Sequence[Sequence[float]]], figure_name: str, title: Sequence[str]
+                     ) -> "Figure":
+    """Of each name the mean of some runs, and between which values they are, under lines of title. Runs that ended
+    stay as they are.
+    """
     import numpy as np
 
     figure = new_figure(9, 5)
@@ -37,7 +40,8 @@ def plot_convergence(curves: Mapping[str, Sequence[Sequence[float]]], figure_nam
         across = np.arange(1, longest + 1)
         (line,) = axes.plot(across, values.mean(axis=0), label=name)
         axes.fill_between(across, values.min(axis=0), values.max(axis=0), alpha=0.2, color=line.get_color())
-    axes.set(xlabel="evaluations", ylabel=f"best {figure_name}", title=plain(title, 100))
+    axes.set(xlabel="evaluations", ylabel=f"best {figure_name}")
+    axes.set_title(title_of(title), fontsize="medium")
     axes.grid(alpha=0.3)
     if curves:
         axes.legend()

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from gen.files.figure import new_figure, plain
+from gen.files.figure import new_figure, plain, title_of
 
 from .evaluation import Evaluation
 from .report import Found
@@ -47,13 +47,18 @@ def plot(found: Found, title: str) -> "Figure":
             set_scale("log")
     left = len(found.evaluations) - len(feasible)
     points = f"{len(feasible)} points" + (f", {left} more infeasible" if left else "")
-    axes.set_title("\n".join(plain(line, _LONGEST) for line in (title, ", ".join([*_clocks(feasible), points]))),
-                   fontsize="medium")
+    axes.set_title(title_of([title, ", ".join([*_machine(feasible), *_clocks(feasible), points])]), fontsize="medium")
     axes.margins(x=0.1)     # for the text beside points
     axes.grid(alpha=0.3, which="both")
     if axes.get_legend_handles_labels()[0]:
         axes.legend(fontsize="small")
     return figure
+
+
+def _machine(points: Sequence[Evaluation]) -> list[str]:
+    """The MACs of all machines; none where they have several."""
+    macs = {one.facts["mac_lanes"] for one in points if "mac_lanes" in one.facts}
+    return [f"{lanes:,} MACs" for lanes in macs] if len(macs) == 1 else []
 
 
 def _clocks(points: Sequence[Evaluation]) -> list[str]:

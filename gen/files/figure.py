@@ -3,6 +3,7 @@
 import io
 import os
 import warnings
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,13 +15,15 @@ from sim.folders import cache_folder
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["KINDS", "drawn", "new_figure", "plain", "write_figure"]
+__all__ = ["KINDS", "drawn", "new_figure", "plain", "title_of", "write_figure"]
 
 #: Suffix -> what would differ from one drawing to the next.
 KINDS = {"png": {"Software": None}, "svg": {"Date": None}, "pdf": {"CreationDate": None}}
 
 #: What Agg can draw, and what a figure has unless it is too high for that: pixels, and pixels of an inch.
 _HIGHEST, _DOTS = 60_000, 120
+#: Characters of a line of a title.
+_LONGEST_TITLE = 100
 
 
 def new_figure(width: float, height: float) -> "Figure":
@@ -61,6 +64,11 @@ def write_figure(path: Path, figure: "Figure") -> None:
     if kind not in KINDS:
         raise ValueError(f"{path}: must end in {', '.join(f'.{name}' for name in KINDS)}")
     write_file(path, drawn(figure, kind))
+
+
+def title_of(lines: Sequence[str]) -> str:
+    """Of what a figure is, and on which machine, board and clock: a line each, cut where they are long."""
+    return "\n".join(plain(line, _LONGEST_TITLE) for line in lines)
 
 
 def plain(text: str, most: int) -> str:

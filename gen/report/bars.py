@@ -3,19 +3,19 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from gen.files.figure import new_figure, plain
+from gen.files.figure import new_figure, plain, title_of
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["bars"]
+__all__ = ["COLOURS", "bars"]
 
-#: Of the parts of a bar.
-_COLOURS = {"useful": "tab:green", "idle_pixels": "plum", "idle_lanes": "lightsteelblue", "wait_weights": "tab:blue",
-            "wait_load": "tab:orange", "wait_store": "tab:purple", "short_steps": "tab:brown", "setup": "tab:olive",
-            "idle": "lightgray"}
+#: Of the parts of a bar: those of a report's page (CAUSES in report.js).
+COLOURS = {"useful": "#2f6fb7", "idle_pixels": "#6fa5de", "idle_lanes": "#a9cbee", "wait_weights": "#dd7f22",
+           "wait_load": "#efc03f", "wait_store": "#a64fb5", "short_steps": "#8d5a3a", "setup": "#8a9099",
+           "idle": "#c4cad1"}
 #: Characters of a name in a plot.
-_LONGEST_NAME, _LONGEST_TITLE = 60, 100
+_LONGEST_NAME = 60
 
 
 def bars(profile: dict[str, Any], title: Sequence[str]) -> "Figure":
@@ -28,7 +28,7 @@ def bars(profile: dict[str, Any], title: Sequence[str]) -> "Figure":
     names = [plain(layer["name"], _LONGEST_NAME) for layer in layers]
     places = range(len(layers))     # names need not be different
     left = [0] * len(layers)
-    for cause, colour in _COLOURS.items():
+    for cause, colour in COLOURS.items():
         widths = [part[cause] for part in parts]
         if any(widths):
             axes.barh(places, widths, left=left, label=cause.replace("_", " "), color=colour)
@@ -39,6 +39,6 @@ def bars(profile: dict[str, Any], title: Sequence[str]) -> "Figure":
     axes.invert_yaxis()
     axes.set_xlim(right=1.12 * max(1, *left))  # room for the text after the longest bar
     axes.set_xlabel("cycles; at the bars' ends: multipliers in use")
-    axes.set_title("\n".join(plain(line, _LONGEST_TITLE) for line in title), fontsize="medium")
+    axes.set_title(title_of(title), fontsize="medium")
     axes.legend(fontsize="small")
     return figure

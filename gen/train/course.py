@@ -73,7 +73,7 @@ class Course:
             torch.save({**state, "identity": self._identity}, buffer)
             write_entry(self._folder / _STATE, buffer.getvalue())
 
-    def write(self, name: str, model: onnx.ModelProto, variants: Sequence[Variant], title: str) -> None:
+    def write(self, name: str, model: onnx.ModelProto, variants: Sequence[Variant], title: Sequence[str]) -> None:
         """A variant's model, and the table and the plot of all so far. Raises OSError."""
         if self._folder is not None:
             write_file(self._folder / f"{name}.onnx", model.SerializeToString(deterministic=True))

@@ -169,7 +169,9 @@ class _Training:
     def _measure(self, model: onnx.ModelProto, name: str, right: float | None, loss: float | None) -> None:
         if self._measures:
             self._variants.append(measured(model, name, macs=self._session.macs, accuracy=right, loss=loss))
-            self._course.write(name, model, self._variants, Path(self._name).name)
+            self._course.write(name, model, self._variants, [
+                Path(self._name).name,
+                f"cycles of a machine of {self._session.macs} MACs, by the time model: of no board, at no clock"])
 
     def _keep(self, place: int, model: onnx.ModelProto, last: onnx.ModelProto, **state: Any) -> None:
         """What round ``place`` (from 0) goes on from; ``model``: at its beginning, pruned if it is under way."""

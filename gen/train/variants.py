@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import onnx
 
 from cores.config import NpuConfig
-from gen.files.figure import new_figure, plain
+from gen.files.figure import new_figure, plain, title_of
 from gen.prune.counts import Counts
 from gen.prune.timing import cycles_of
 from gen.train.session import Budget
@@ -68,8 +68,9 @@ def as_csv(variants: Sequence[Variant]) -> str:
     return file.getvalue()
 
 
-def plot(variants: Sequence[Variant], title: str) -> "Figure":
-    """Accuracy (or, without test data, the loss) over cycles, and over parameters that are not 0."""
+def plot(variants: Sequence[Variant], title: Sequence[str]) -> "Figure":
+    """Accuracy (or, without test data, the loss) over cycles, and over parameters that are not 0, under lines of title.
+    """
     figure = new_figure(11, 5)
     judged = any(variant.accuracy is not None for variant in variants)
     heights = [variant.loss if not judged else None if variant.accuracy is None else 100 * variant.accuracy
@@ -86,5 +87,5 @@ def plot(variants: Sequence[Variant], title: str) -> "Figure":
         axes.set_ylabel("accuracy (%)" if judged else "loss")
         axes.set_xlim(left=0)
         axes.grid(alpha=0.3)
-    figure.suptitle(plain(title, _LONGEST))
+    figure.suptitle(title_of(title), fontsize="medium")
     return figure

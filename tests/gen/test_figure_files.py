@@ -1,5 +1,6 @@
 """Plots as files: of three kinds, the same bytes each time, and text that stays text."""
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -8,6 +9,8 @@ import pytest
 
 from gen.cli import main
 from gen.files.figure import KINDS, drawn, new_figure, write_figure
+from gen.report.bars import COLOURS
+from tests import ROOT
 
 _MAGIC = {"png": b"\x89PNG", "svg": b"<?xml", "pdf": b"%PDF"}
 
@@ -45,6 +48,24 @@ def test_plots_of_a_command(tmp_path: Path, digits: Path, capsys: pytest.Capture
     assert "machine: zu3eg, 16 MACs, features none; 333 MHz, target, memory: ideal" in text
     assert main(["profile", model, "--plots", "gif"]) == 2
     assert "must be of png, svg, pdf, separated by commas, not gif" in capsys.readouterr().err
+
+
+def test_colours_are_those_of_the_page():
+    """A part of a layer's cycles has one colour, in the plot and on the page."""
+    page = (ROOT / "gen" / "report" / "report.js").read_text()
+    causes = dict(re.findall(r'(\w+): \["[^"]*", "(#\w+)"\]', page))
+    assert {name: causes[name] for name in COLOURS} == COLOURS
+    assert len(set(COLOURS.values())) == len(COLOURS)
+
+
+@pytest.mark.parametrize("vary, said", [
+    (("macs=64,128",), "digits_int8 on zu3eg\n333 MHz, target, 2 points"),
+    (("macs=64", "features=none,gather"), "digits_int8 on zu3eg\n64 MACs, 333 MHz, target, 2 points")])
+def test_titles_of_explore(vary: tuple[str, ...], said: str, tmp_path: Path, digits: Path):
+    call = ["explore", str(digits / "digits_int8.onnx"), "--jobs", "1", "-o", str(tmp_path), "--plots", "svg"]
+    assert main([*call, *(word for axis in vary for word in ("--vary", axis))]) == 0
+    text = (tmp_path / "explore.svg").read_text()
+    assert all(f">{line}<" in text for line in said.split("\n"))
 
 
 @pytest.mark.cli

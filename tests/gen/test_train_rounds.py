@@ -61,7 +61,7 @@ def channels(model: onnx.ModelProto) -> dict[str, int]:
 
 def run(session: TrainingSession, model: onnx.ModelProto, folder: Path, keep: Path | None = None,
         progress: Callable[[str], None] = lambda text: None) -> Trained:
-    return train(session, model, folder, name="m.onnx", keep=keep, progress=progress)
+    return train(session, model, folder, name="m.onnx", keep=keep, plots=("png", "svg"), progress=progress)
 
 
 @pytest.mark.parametrize(("kind", "measure"), [("gamma", {"ratio": 0.75}), ("apoz", {"ratio": 0.75}),
@@ -102,6 +102,8 @@ def test_a_stage_is_repeated_a_part_further_each_time(model: onnx.ModelProto, tm
         rows = list(csv.DictReader(file))
     assert [int(row["nonzero"]) for row in rows] == [variant.nonzero for variant in found.variants]
     assert (tmp_path / "out/variants.png").read_bytes().startswith(b"\x89PNG")
+    said = f"cycles of a machine of {CONFIG.macs} MACs, by the time model"
+    assert said in (tmp_path / "out/variants.svg").read_text()
 
 
 def test_a_floor_is_of_the_sessions_model(model: onnx.ModelProto, tmp_path: Path):

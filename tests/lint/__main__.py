@@ -2,8 +2,8 @@
 
 import sys
 
-from tests.lint import families, imports, reads, texts, units
+from tests.lint import families, imports, navigation, reads, texts, units
 
-lines = [line for rules in (families, imports, reads, texts, units) for line in rules.broken()]
+lines = [line for rules in (families, imports, navigation, reads, texts, units) for line in rules.broken()]
 print(*lines, sep="\n", end="\n" if lines else "")
 sys.exit(bool(lines))

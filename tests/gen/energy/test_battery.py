@@ -121,4 +121,4 @@ def test_traces():
     assert [row["length"] for row in mine] == ["64", "64", "32", "32", "16", "16"]
     assert all(float(a["charge"]) >= float(b["charge"]) and float(a["seconds"]) <= float(b["seconds"])
                for a, b in zip(mine, mine[1:], strict=False))
-    assert drawn(plot(found, "$a_b", {"l6": 0.67})).startswith(b"\x89PNG")
+    assert drawn(plot(found, ["$a_b"], {"l6": 0.67})).startswith(b"\x89PNG")

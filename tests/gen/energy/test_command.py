@@ -35,11 +35,12 @@ def test_table_and_files(images: Path, tmp_path: Path, capsys: pytest.CaptureFix
     monkeypatch.setattr(console, "_width", 160)
     folder = tmp_path / "new"
     assert main(["battery", *SMALL, "--images", str(images), "--lengths", "64,32,16", "--bounds", "0,0,0",
-                 "--inferences", "30000", "-o", str(folder)]) == 0
+                 "--inferences", "30000", "-o", str(folder), "--plots", "png,svg"]) == 0
     captured = capsys.readouterr()
     assert "cycles estimated, energies relative" in captured.out and "784-12-10, and-loop" in captured.out
     assert " 30,000 " in captured.out and "3 cycles, one register write" in captured.out
-    assert {path.name for path in folder.iterdir()} == {"battery.csv", "battery.png"}
+    assert {path.name for path in folder.iterdir()} == {"battery.csv", "battery.png", "battery.svg"}
+    assert "machine: zu3eg, 256 MACs, features none; clock: " in (folder / "battery.svg").read_text()
 
 
 def test_json_and_the_circuits_beside_it(images: Path, capsys: pytest.CaptureFixture, monkeypatch: pytest.MonkeyPatch):

@@ -1,6 +1,7 @@
 """`gen explore` of a space of stochastic networks as it is called."""
 
 import json
+import re
 from contextlib import ExitStack
 from pathlib import Path
 from types import SimpleNamespace
@@ -16,6 +17,7 @@ from gen.cli.common import console
 from gen.cli.machine import DEFAULT_BOARD
 from gen.energy import unit_energy
 from gen.energy.activity import Activity
+from gen.explore.task import read_task
 from gen.stochastic.images import read_mnist
 from tests.gen.explore.clusters import dask_cluster
 from tests.gen.explore.stream_toy import stream_task
@@ -50,10 +52,13 @@ def map_nothing(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
 def test_files_and_table(space: Path, tmp_path: Path, capsys: pytest.CaptureFixture, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(console, "_width", 160)
     folder = tmp_path / "new"
-    assert main(["explore", str(space), "--jobs", "1", "-o", str(folder)]) == 0
+    assert main(["explore", str(space), "--jobs", "1", "-o", str(folder), "--plots", "png,svg"]) == 0
     captured = capsys.readouterr()
     assert "of 54 points looked at, 54 in all; cycles estimated, energies relative" in captured.out
-    assert {path.name for path in folder.iterdir()} == {"explore.json", "explore.csv", "explore.png"}
+    assert {path.name for path in folder.iterdir()} == {"explore.json", "explore.csv", "explore.png", "explore.svg"}
+    title = re.search(r"(\d+) MACs on Ultra96-V2; clock: [\d., ]+ MHz, given by the levels", (
+        folder / "explore.svg").read_text())
+    assert title and int(title[1]) == read_task(space).macs
     values = json.loads((folder / "explore.json").read_text())
     (best,) = {values["points"][number]["figures"]["reward"] for number in values["front"]}
     assert best == max(point["figures"]["reward"] for point in values["points"])

@@ -110,7 +110,7 @@ def test_convergence():
     found = search(problem, method, Here(problem.meter), Ledger("t", None))
     curve = best_so_far(found, problem.objectives[0])
     assert curve == [max(one.figures["reward"] for one in found[:number + 1]) for number in range(60)]
-    assert drawn(plot_convergence({"a": [curve, curve[:10]], "b": []}, "reward", "$x")).startswith(b"\x89PNG")
+    assert drawn(plot_convergence({"a": [curve, curve[:10]], "b": []}, "reward", ["$x"])).startswith(b"\x89PNG")
 
 
 def test_no_objective():
