@@ -1,6 +1,7 @@
 """Time of the compute engine: tiles through the array, windows through the pool unit."""
 
 import math
+from collections import deque
 from dataclasses import dataclass
 
 import numpy as np
@@ -80,6 +81,8 @@ class Compute:
         self._step_free = self._gather_free = NEVER
         #: Results of the pool unit that it is known of that they are in the FIFO, and that they were taken.
         self._written = self._fetched = 0
+        #: Instructions that were taken while another ran, and when.
+        self._ahead: deque[tuple[int, int]] = deque()
         self._tiles: dict[int, _Tile] = {}
         #: Cycles for which each instruction keeps the array or the pool unit, at least; and those that are to begin.
         self._least: dict[int, int] = {}
@@ -114,24 +117,30 @@ class Compute:
         binary = False      # whether it was a binary COMPUTE
         drained = NEVER     # and when its last sums were in the accumulators
         while True:
-            while not queue.available:
+            while not self._ahead and not queue.available:
                 yield "an instruction"
-            index = shared.pending[engine][queue.popped]
-            instruction = shared.program[index]
-            there = queue.next_readable()
-            taken = max(there + self._looking, free)
-            is_binary = instruction.opcode == Opcode.COMPUTE and instruction["kind"] == StepKind.BINARY
-            if shared.config.binary_engine and instruction.opcode != Opcode.COMPUTE_SET and is_binary != binary:
-                # The other engine takes it when this one has nothing left. Until then it counts as work on the last.
-                finished = drained + 1 + ComputeEngineTiming.REPORT
-                draining = finished - max(there + self._looking, last + 1)
-                if before >= 0 and draining > 0:
-                    shared.spent(engine, "setup", before, draining)
-                    shared.last[engine - 1, before] = finished - 1 + ComputeEngineTiming.REPORT
-                taken = max(taken, finished)
-            if instruction.opcode in ROW_SETTERS and last >= 0:
-                taken = max(taken, last + ComputeEngineTiming.distance(shared.config))
-            queue.pop_one(taken)
+            if self._ahead:
+                index, taken = self._ahead.popleft()
+                instruction = shared.program[index]
+                is_binary = binary
+            else:
+                index = shared.pending[engine][queue.popped]
+                instruction = shared.program[index]
+                there = queue.next_readable()
+                taken = max(there + self._looking, free)
+                is_binary = instruction.opcode == Opcode.COMPUTE and instruction["kind"] == StepKind.BINARY
+                if shared.config.binary_engine and instruction.opcode != Opcode.COMPUTE_SET and is_binary != binary:
+                    # The other engine takes it when this one has nothing left. Until then it counts as work on the
+                    # last.
+                    finished = drained + 1 + ComputeEngineTiming.REPORT
+                    draining = finished - max(there + self._looking, last + 1)
+                    if before >= 0 and draining > 0:
+                        shared.spent(engine, "setup", before, draining)
+                        shared.last[engine - 1, before] = finished - 1 + ComputeEngineTiming.REPORT
+                    taken = max(taken, finished)
+                if instruction.opcode in ROW_SETTERS and last >= 0:
+                    taken = max(taken, last + ComputeEngineTiming.distance(shared.config))
+                queue.pop_one(taken)
             free = taken + 1 + self._looking
             if instruction.opcode in ROW_SETTERS:
                 shared.in_hand(engine, index, taken, taken)
@@ -156,6 +165,7 @@ class Compute:
             if (kind != last_kind or rows or rows_before) and last >= 0:
                 active = max(active, last + 1 + ComputeEngineTiming.distance(shared.config))
             free = active + 1
+            self._take_ahead(free)
             waiting = max(seen, last + 1)
             waits = max(0, loaded - waiting), max(0, stored - max(waiting, loaded))
             shared.spent(engine, "wait_load", index, waits[0])
@@ -180,6 +190,22 @@ class Compute:
             shared.finished[engine] += 1
             shared.idle_from[engine] = drained + 1 + ComputeEngineTiming.REPORT
             yield None
+
+    def _take_ahead(self, free: int) -> None:
+        """What is taken, from the cycle ``free`` on, while the instruction at hand runs: so that instruction fetch,
+        which waits for a place in the queue, is not timed after what comes later.
+        """
+        shared, queue = self.shared, self.shared.queues[Queue.COMPUTE]
+        while queue.available and not shared.config.binary_engine:
+            index = shared.pending[Queue.COMPUTE][queue.popped]
+            if shared.program[index].opcode in ROW_SETTERS:     # they wait until nothing runs
+                break
+            taken = max(queue.next_readable() + self._looking, free)
+            queue.pop_one(taken)
+            self._ahead.append((index, taken))
+            if shared.program[index].opcode != Opcode.COMPUTE_SET:
+                break
+            free = taken + 1 + self._looking
 
     def _tile(self, index: int, known: int, active: int) -> TimedSteps:
         """COMPUTE: steps of all words, or all reads of windows, each. Returns the last issue's cycle."""

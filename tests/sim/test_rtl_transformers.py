@@ -31,10 +31,12 @@ def _compiled(machine: RtlMachine, number: tuple[int, int], folder: Path, *,
     return compile_kept(imported.graph, machine.config)
 
 
-@pytest.mark.parametrize("number", [(3, 3), (20, 30)], ids=("many loads wait", "copies begin ahead"))
-def test_exact_cycles(machine, number, tmp_path: Path):
-    """Where more loads wait than the engine has places for; where windows begin of which no results are taken yet."""
-    program, graph = _compiled(machine, number, tmp_path, largest=197, widest=64)
+@pytest.mark.parametrize(("number", "largest", "widest"), [((3, 3), 197, 64), ((20, 30), 197, 64), ((9, 21), 33, 32)],
+                         ids=("many loads wait", "copies begin ahead", "fetch waits for a queue"))
+def test_exact_cycles(machine, number, largest, widest, tmp_path: Path):
+    """Where more loads wait than the engine has places for; where windows begin of which no results are taken yet;
+    where fetch asks for the program's next beats while a tile runs."""
+    program, graph = _compiled(machine, number, tmp_path, largest=largest, widest=widest)
     real = check_on_rtl(machine, program, graph, number[1], bus=Bus()).counters["cycles"]
     assert estimate(machine.config, program.code).cycles == real
 
