@@ -23,6 +23,7 @@ from gen.quantize.functions import functions, leading_to
 from gen.quantize.options import QuantizeError
 from gen.quantize.prepare import initializers
 from gen.quantize.quotients import guards
+from gen.quantize.scalings import normalisers
 
 __all__ = ["Layer", "Plan", "plan_quantisation"]
 
@@ -79,7 +80,8 @@ class Plan:
     with a clip after it have the layer's. ``like``: picked value -> (the quantised one it is of, the picking node).
     ``centred``: those of ``tensors`` that have the zero point 0, as a Sign reads them: their signs are there already.
     ``maps``: constants beside activations that have a number for each pixel. ``binary``: layers that are exact as they
-    are. ``not_binary``: layers that read signs, but are int8 -> why, of their weights.
+    are. ``not_binary``: layers that read signs, but are int8 -> why, of their weights. ``scaling``: nodes that bring
+    the numbers of an input to one scale, and stay float.
     """
 
     tensors: dict[str, str] = field(default_factory=dict)
@@ -89,13 +91,18 @@ class Plan:
     maps: set[str] = field(default_factory=set)
     binary: list[str] = field(default_factory=list)
     not_binary: dict[str, str] = field(default_factory=dict)
+    scaling: list[str] = field(default_factory=list)
 
     @property
     def remarks(self) -> tuple[str, ...]:
         """For people, a line each."""
-        return tuple(f"warning: node {name} reads signs, but its weights do not make it a binary layer, so it is int8: "
-                     f"{why}; a binary layer has plus or minus one number in each output channel"
-                     for name, why in self.not_binary.items())
+        lines = [f"warning: node {name} reads signs, but its weights do not make it a binary layer, so it is int8: "
+                 f"{why}; a binary layer has plus or minus one number in each output channel"
+                 for name, why in self.not_binary.items()]
+        if self.scaling:
+            lines.append(f"node {', '.join(self.scaling)}: brings numbers of an input to one scale that differ in "
+                         "theirs by more than 8 times, so it stays float, and is the processor's")
+        return tuple(lines)
 
 
 def plan_quantisation(model: onnx.ModelProto, keep_float: frozenset[str] = frozenset()) -> Plan:
@@ -112,7 +119,8 @@ def plan_quantisation(model: onnx.ModelProto, keep_float: frozenset[str] = froze
 
 class _Planner:
     def __init__(self, model: onnx.ModelProto, keep_float: frozenset[str]) -> None:
-        self._graph, self._keep_float = model.graph, keep_float | guards(model)
+        scaling = [name for name in normalisers(model) if name not in keep_float]
+        self._graph, self._keep_float = model.graph, keep_float.union(guards(model), scaling)
         self._constants = initializers(model)
         values = (*model.graph.input, *model.graph.value_info, *model.graph.output)
         self._types = {value.name: value.type.tensor_type.elem_type for value in values}
@@ -129,7 +137,7 @@ class _Planner:
         self._makers: dict[str, str] = {}
         #: Results whose last axis is that of the channels.
         self._channels_last: set[str] = set()
-        self._plan = Plan()
+        self._plan = Plan(scaling=scaling)
         weighted = [node.name for node in model.graph.node if self._has_weights(node)]
         self._functions = functions(model, weighted)
         self._leading = leading_to(model, frozenset(weighted))
