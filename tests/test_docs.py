@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from gen.cli import make_parser
+from gen.cli import main, make_parser
 from tests import ROOT
 
 DOCUMENTS = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md"))]
@@ -21,6 +21,20 @@ def test_commands_parse(line: str):
         path = getattr(arguments, name, None)
         assert path is None or path.parts[0] in ("build", "$NPUGEN_MODELS") or (ROOT / path).is_file(), (
             f"{path} is not there")
+
+
+@pytest.mark.slow
+def test_the_first_hour_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """Each of its commands but those that start a tool, in their order."""
+    (tmp_path / "examples").symlink_to(ROOT / "examples")
+    monkeypatch.chdir(tmp_path)
+    text = (ROOT / "docs" / "first-hour.md").read_text().replace("\\\n", " ")
+    lines = re.findall(r"^ +python -m gen ((?:quantize|compile|run|report|explore) .*)$", text, re.M)
+    quick = [line for line in lines if "--target rtl" not in line]
+    assert len(quick) == 5
+    for line in quick:
+        assert main([*shlex.split(line), *(["--jobs", "1"] if line.startswith("explore") else [])]) == 0, line
+    assert {"first.npu", "first.html", "explore.html"} <= {path.name for path in (tmp_path / "build").iterdir()}
 
 
 @pytest.mark.parametrize("target", sorted(set(re.findall(r"^ +make ([\w-]+)|`make ([\w-]+)`", CODE, re.M))))

@@ -28,6 +28,7 @@ from gen.files.read import is_zip
 from gen.files.write import require_writable
 
 if TYPE_CHECKING:
+    from gen.explore.faster import Faster
     from gen.run.application import Application
     from sim.stochastic.streams import Streams
 
@@ -182,14 +183,14 @@ def say_exact(arguments: argparse.Namespace, application: "Application") -> None
             messages.print(f"and {len(exact) - _WARNINGS} more layers", soft_wrap=True)
 
 
-def _write_page(arguments: argparse.Namespace, application: "Application") -> None:
+def _write_page(arguments: argparse.Namespace, application: "Application", helpful: "list[Faster]") -> None:
     from gen.hw.clock import clock_of
     from gen.report.whole import whole_report
 
     board, config = chosen_board(arguments), application.workloads[0].program.config
     with status(f"report of {arguments.model.name}") as remark:
         report = whole_report(application, arguments.model, board=board, clock=clock_of(board, config),
-                              command=command_line(), progress=remark)
+                              command=command_line(), helpful=helpful or None, progress=remark)
     write_html(arguments.html, report)
 
 
@@ -229,11 +230,11 @@ def run(arguments: argparse.Namespace) -> None:
     if arguments.check:
         with status("comparing with onnxruntime") as remark:
             check = checked(application, arguments.model, remark)
-    if arguments.html:
-        _write_page(arguments, application)
     speed = speed_of(application, chosen_board(arguments))
     choosable = arguments.features is None and arguments.config is None
     helpful = helpful_units(application, chosen_board(arguments), speed) if choosable else []
+    if arguments.html:
+        _write_page(arguments, application, helpful)
     layers = [layer for program in programs for layer in program.layers]
     facts = {
         "program": str(arguments.output), "layers": len(layers),

@@ -6,7 +6,7 @@ from typing import Literal
 
 from boards.board import Board
 from boards.clock import Clock
-from gen.explore.faster import faster
+from gen.explore.faster import Faster, faster
 from gen.report.document import Report
 from gen.report.make import Subject, report_of
 from gen.report.noise import noise_of
@@ -21,6 +21,7 @@ __all__ = ["whole_report"]
 def whole_report(application: Application, path: Path, *, board: Board, clock: Clock,
                  target: Literal["cycles", "rtl"] = "cycles", memory: Board | None = None, command: str = "",
                  samples: Path | None = None, found: Sequence[Measured] | None = None,
+                 helpful: Sequence[Faster] | None = None,
                  progress: Callable[[str], None] = lambda text: None) -> Report:
     """The document of a page.
 
@@ -34,6 +35,7 @@ def whole_report(application: Application, path: Path, *, board: Board, clock: C
         command: how to make the report again.
         found: what that has measured already; it is measured here without.
         samples: for the noise of each layer; random ones without.
+        helpful: units that would make it faster, if they are known already.
         progress: hears what is done.
 
     Raises CompileError, MachineError, ToolError; InputError and OSError for ``samples``.
@@ -47,7 +49,8 @@ def whole_report(application: Application, path: Path, *, board: Board, clock: C
         seconds = host_seconds(application, progress)
     progress("noise of each layer")
     noise, words = noise_of(application, samples)
-    helpful = faster(application, board, memory=memory, mhz=clock.mhz, progress=progress)
+    if helpful is None:
+        helpful = faster(application, board, memory=memory, mhz=clock.mhz, progress=progress)
     progress("putting the report together")
     return report_of(Subject(
         application=application, path=path, measured=found, host_seconds=seconds, target=target, board=board,
