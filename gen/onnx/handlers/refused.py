@@ -11,9 +11,11 @@ __all__ = ["REFUSALS", "REFUSED"]
 
 #: Operators of ONNX -> what is said after their name, with the way out if there is one.
 REFUSALS: Mapping[tuple[str, ...], str] = {
-    ("Max", "Min", "Sum", "Mean"):
-        "has no layer on the machine; of two tensors it computes the sum (Add), with a constant Clip is both of "
-        "Max and Min",
+    ("Max", "Min"):
+        "has no layer on the machine between quantised values; with a constant Clip is both, and of two tensors "
+        "`quantize` makes layers of it in a float model",
+    ("Sum", "Mean"):
+        "has no layer on the machine; of two tensors it computes the sum (Add)",
     ("InstanceNormalization", "GroupNormalization"):
         "has no layer on the machine between quantised values; `quantize` makes layers of it in a float model",
     ("LpNormalization", "MeanVarianceNormalization", "LRN"):
