@@ -134,7 +134,8 @@ def _read_folder(folder: Path, name: str, spec: InputSpec, limit: int | None,
 def _require_fit(path: Path, name: str, header: Header, spec: InputSpec) -> int:
     """Raises InputError unless an array holds samples of the model input ``name``; returns how many."""
     shape, wanted = spec.shape, spec.dtype
-    if header.shape[1:] != shape[1:] and header.shape != shape[1:]:
+    of_numbers = shape[1:] == (1,) and len(header.shape) == 1       # one for each sample
+    if header.shape[1:] != shape[1:] and header.shape != shape[1:] and not of_numbers:
         expected = ", ".join(map(str, ("samples", *shape[1:])))
         raise InputError(f"{path}: input {name} must have the shape ({expected}), not {header.shape}",
                          code="sample-shape", input=name)

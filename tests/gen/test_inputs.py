@@ -14,7 +14,7 @@ from PIL import Image
 from gen.ir.graph import Graph
 from gen.ir.host import HostStep
 from gen.ir.tensor import Tensor
-from gen.run.inputs import InputError, input_specs, read_samples
+from gen.run.inputs import InputError, InputSpec, input_specs, read_samples
 from gen.run.preprocessing import Preprocessing
 from tests.errors import raises
 
@@ -38,6 +38,15 @@ def picture(tmp_path: Path) -> Path:
     pixels[..., 1] = 60 * np.arange(4)[:, None]
     Image.fromarray(pixels).save(tmp_path / "picture.png")
     return tmp_path / "picture.png"
+
+
+@pytest.mark.parametrize("shape", [(5,), (5, 1)])
+def test_a_number_for_each_sample(shape: tuple[int, ...], tmp_path: Path) -> None:
+    """Of an input (1), as a time or a factor is, with or without an axis of its own."""
+    np.savez(tmp_path / "x.npz", x=np.zeros((5, 3), np.float32), time=np.arange(5, dtype=np.float32).reshape(shape))
+    specs = {"x": InputSpec((1, 3), np.dtype(np.float32)), "time": InputSpec((1, 1), np.dtype(np.float32))}
+    found = read_samples(tmp_path / "x.npz", specs, limit=4).inputs["time"]
+    assert found.tolist() == [[0], [1], [2], [3]]
 
 
 def test_npz_with_labels_and_limit(tmp_path: Path, rng: np.random.Generator):
