@@ -40,6 +40,7 @@ from gen.quantize.repeats import repeat_operands
 from gen.quantize.shifts import move_shifts
 from gen.quantize.single import in_single
 from gen.quantize.sums_apart import keep_sums_apart
+from gen.quantize.wide import of_wide, undo_wide
 
 __all__ = ["initializers", "prepare", "quantised_node"]
 
@@ -59,7 +60,8 @@ def initializers(model: onnx.ModelProto) -> dict[str, onnx.TensorProto]:
 
 def quantised_node(model: onnx.ModelProto) -> onnx.NodeProto | None:
     """The first node of a model that belongs to one whose activations are quantised."""
-    undone = {node.output[0] for node in (*of_weights(model.graph), *of_running(model.graph))}
+    undone = {node.output[0] for node in (
+        *of_weights(model.graph), *of_running(model.graph), *of_wide(model.graph))}
     return next((node for node in model.graph.node
                  if node.op_type.startswith(_QUANTISED) and node.output[0] not in undone), None)
 
@@ -68,15 +70,15 @@ def prepare(model: onnx.ModelProto, whole: Collection[str] = ()) -> onnx.ModelPr
     """``model`` with the same results; it stays as it is. Types and shapes of its values are in ``value_info``.
     Nodes of the names ``whole`` are not taken apart.
 
-    Weights that are integers become the numbers that they stand for, and so do activations that are quantised while the
-    model runs; all float numbers become float32. onnxruntime's basic optimisations fold constants,
-    and batch norms and constant operands into the layers in front of them. Raises QuantizeError for a model that is
-    quantised already, or that onnxruntime does not take.
+    Weights that are integers become the numbers that they stand for, and so do activations of 16 bits, and those that
+    are quantised while the model runs; all float numbers become float32. onnxruntime's basic optimisations fold
+    constants, and batch norms and constant operands into the layers in front of them. Raises QuantizeError for a model
+    that is quantised already, or that onnxruntime does not take.
     """
     if (node := quantised_node(model)) is not None:
         raise QuantizeError(f"node {node.name} ({node.op_type}): the model is quantised already, or a part of it; give "
                             "the float model it was made from", code="quantised-already")
-    model = float_weights(undo_running(in_single(model)))
+    model = float_weights(undo_wide(undo_running(in_single(model))))
     if (opset := opset_of(model)) < _OPSET:
         older = _without_defaults(model)
         older.graph.initializer.extend(model.graph.initializer)

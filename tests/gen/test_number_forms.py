@@ -161,3 +161,20 @@ def test_casts_that_convert_nothing() -> None:
             helper.make_tensor_value_info("y", TensorProto.INT32, [1, 2])]
     model = helper.make_model(helper.make_graph(nodes, "g", ends[:1], ends[1:]))
     assert [node.op_type for node in drop_casts(model).graph.node] == ["Identity", "Cast", "Identity"]
+
+
+@pytest.mark.parametrize("number", [np.int16, np.uint16])
+def test_activations_of_16_bits(number: type, rng: Rng, tmp_path: Path) -> None:
+    """Samples give ranges for 8; beside activations of 8 bits they stay as they are."""
+    b = FloatBuilder(rng, ["n", 3, 12, 12], opset=21)
+
+    def pair(value: str, scale: float, kind: type = number) -> str:
+        parameters = b.constant(np.float32(scale)), b.constant(kind(0 if kind is not np.uint16 else 1 << 15))
+        return b.node("DequantizeLinear", b.node("QuantizeLinear", value, *parameters), *parameters)
+
+    y = pair(b.node("Relu", b.same_conv(pair("x", 4 / (1 << 15)), 3, 8)), 8 / (1 << 15))
+    model = b.model(pair(b.same_conv(y, 8, 4), 16 / (1 << 15)))
+    assert quantised_node(model) is None
+    assert not host(compiled(model, tmp_path))
+    mixed = quantised_node(b.model(pair(y, 0.05, np.int8)))
+    assert mixed is not None and mixed.op_type == "QuantizeLinear"

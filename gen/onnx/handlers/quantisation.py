@@ -33,7 +33,8 @@ _QUANTISED = [helper.tensor_dtype_to_np_dtype(number) for number in (
     TensorProto.INT16, TensorProto.UINT16, TensorProto.INT32)]
 
 #: The way out for wider activations.
-_EIGHT_BITS = "quantise the model again, with activations of 8 bits (activation_type of onnxruntime.quantization)"
+_EIGHT_BITS = ("quantise the model again, with activations of 8 bits (activation_type of onnxruntime.quantization), or "
+               "with --calibrate")
 
 
 def zero_point(value: Value | None, default: type[np.generic] = np.uint8) -> tuple[int, bool]:

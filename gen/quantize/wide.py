@@ -1,0 +1,48 @@
+"""Models whose activations have 16 bits, as the float models that they were made of."""
+
+from collections import defaultdict
+from collections.abc import Iterator
+
+import numpy as np
+import onnx
+from onnx import NodeProto, TensorProto, helper
+
+from gen.onnx.passes.constants import constants_of
+
+__all__ = ["of_wide", "undo_wide"]
+
+_NUMBERS = (np.int16, np.uint16)
+_TYPES = (TensorProto.INT16, TensorProto.UINT16)
+
+
+def of_wide(graph: onnx.GraphProto) -> Iterator[NodeProto]:
+    """The nodes that quantise activations to 16 bits, and those that dequantise them, where nothing else reads them."""
+    readers = defaultdict[str, list[NodeProto]](list)
+    for node in graph.node:
+        for name in node.input:
+            readers[name].append(node)
+    constant_of, ends = constants_of(graph), {value.name for value in graph.output}
+    for node in graph.node:
+        if node.op_type != "QuantizeLinear" or node.output[0] in ends or constant_of(node.input[0]) is not None:
+            continue
+        point = constant_of(node.input[2]) if len(node.input) > 2 and node.input[2] else None
+        wanted = next((a.i for a in node.attribute if a.name == "output_dtype"), TensorProto.UNDEFINED)
+        wide = wanted in _TYPES if point is None else point.dtype.type in _NUMBERS
+        after = readers[node.output[0]]
+        if wide and all(reader.op_type == "DequantizeLinear" for reader in after):
+            yield node
+            yield from after
+
+
+def undo_wide(model: onnx.ModelProto) -> onnx.ModelProto:
+    """``model`` without them; it stays as it is."""
+    undone = {node.output[0] for node in of_wide(model.graph)}
+    if not undone:
+        return model
+    result = onnx.ModelProto()
+    result.CopyFrom(model)
+    for node in result.graph.node:
+        if node.output and node.output[0] in undone:
+            node.CopyFrom(helper.make_node("Identity", list(node.input)[:1], list(node.output), name=node.name))
+    del result.graph.value_info[:]
+    return result
