@@ -47,7 +47,8 @@ def faster(application: Application, board: Board, *, memory: Board | None = Non
            progress: Callable[[str], None] = lambda text: None) -> list[Faster]:
     """Units that the machine lacks and that would save cycles, those that save most first; each by itself.
 
-    Units that leave the processor less of a model are not tried (`gen.partition.missing`), nor what changes values.
+    Of a model of which the processor runs a part, units that leave it less are not tried (`gen.partition.missing`).
+    Nothing that changes values is.
     ``memory``: None for an ideal one; ``mhz``: the clock, for ``memory``; ``progress`` hears the unit. There are none
     for a program, which is of its machine.
     """
@@ -58,7 +59,7 @@ def faster(application: Application, board: Board, *, memory: Board | None = Non
     dram = bus_of(memory, config, mhz or board.clock_mhz).dram
     before = sum(cycles.estimate(config, workload.program.code, dram=dram).cycles for workload in workloads)
     found = []
-    for name, larger in _machines(config):
+    for name, larger in _machines(config, whole=application.partition is None):
         progress(f"trying the unit {name}")
         try:
             tried = [of_model(workload.imported, larger, workload.options) for workload in workloads]
@@ -89,10 +90,10 @@ def _price(config: NpuConfig, larger: NpuConfig, board: Board) -> tuple[float, b
             not area_of(larger, board.family).too_much(board))
 
 
-def _machines(config: NpuConfig) -> Iterator[tuple[str, NpuConfig]]:
+def _machines(config: NpuConfig, *, whole: bool) -> Iterator[tuple[str, NpuConfig]]:
     """Units that can be had beside those that are there, and the machine with each."""
     for unit in UNITS:
-        if unit.computes and not unit.imports and unit.name not in config.features:
+        if unit.computes and (whole or not unit.imports) and unit.name not in config.features:
             try:
                 yield unit.name, replace(config, **config.feature_fields([*config.features, unit.name]))
             except ConfigError:

@@ -40,7 +40,8 @@ function swatches(pairs) {
     {style: `background:${colour}`}), text)));
 }
 function section(parent, title, note) {
-  parent.append(make("h3", {}, title));
+  const id = title.toLowerCase().replace(/[^a-z]+/g, "-");     // for #at=...; of two reports the first has it
+  parent.append(make("h3", document.getElementById(id) ? {} : {id}, title));
   if (note) parent.append(make("p", {class: "note"}, note));
 }
 // Options of commands stay in one line, and look like what is typed.

@@ -57,7 +57,7 @@ def _noisiest(layers: Sequence[LayerDifference]) -> list[str]:
         return []
     worst = min(known, key=lambda one: one.sqnr_db or 0)
     said = (f"{worst.layer} has the most noise of rounding: {worst.sqnr_db:.1f} dB, "
-            f"{100 * worst.differing / max(1, worst.values):.2f} % of its values are another.")
+            f"{100 * worst.differing / max(1, worst.values):.2g} % of its values are another.")
     return [said]
 
 

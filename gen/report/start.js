@@ -23,3 +23,5 @@ const articles = reports.map(() => make("article"));
 document.getElementById("reports").append(...articles);
 reports.forEach((report, at) => (report.timeline ? drawReport : drawSheet)(report, articles[at]));
 document.body.dataset.ready = "yes";
+const at = document.getElementById(new URLSearchParams(location.hash.slice(1)).get("at"));
+if (at) at.scrollIntoView();
