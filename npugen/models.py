@@ -12,6 +12,7 @@ from gen.detection.judge import Judge
 from gen.detection.precision import require_pycocotools
 from gen.detection.read import read_annotations
 from gen.files.write import write_file
+from gen.onnx.written import content_of
 from gen.options import CompileOptions
 from gen.prune.plan import Goal, Pruned, Pruner, read_model
 from gen.quantize.options import QuantizeOptions
@@ -153,7 +154,7 @@ def prune(model: str | Path, output: str | Path, machine: Machine, *, density: f
     if calibrate is not None:
         pruner.take_samples(Path(calibrate), None, judge=judge)
     pruned = pruner.prune(goal)
-    write_file(Path(output), pruned.model.SerializeToString(deterministic=True))
+    write_file(Path(output), content_of(pruned.model))
     return pruned
 
 
@@ -182,7 +183,7 @@ def train(session: str | Path | Mapping[str, Any], output: str | Path, *, folder
         raise TrainError("training needs PyTorch: pip install 'npugen[train]'", code="missing-package") from error
     path = where / chosen.model
     trained = fit(chosen, read_model(path), where, name=str(path), keep=None if variants is None else Path(variants))
-    write_file(Path(output), trained.model.SerializeToString(deterministic=True))
+    write_file(Path(output), content_of(trained.model))
     return trained
 
 

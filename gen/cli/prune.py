@@ -137,6 +137,7 @@ def run(arguments: argparse.Namespace) -> None:
     changes = of_images(chosen_preprocessing(arguments), arguments.calibrate)
     require_writable(arguments.output)
     judge = chosen_judge(arguments)
+    from gen.onnx.written import content_of
     from gen.prune.plan import Pruner, layer_rows, read_model
 
     used = None if arguments.unstructured else say_density(arguments.density, config)
@@ -148,7 +149,7 @@ def run(arguments: argparse.Namespace) -> None:
             pruner.take_samples(arguments.calibrate, arguments.limit, changes[arguments.calibrate], judge)
         pruned = pruner.prune(goal)
         rows = layer_rows(model, pruned)
-    write_file(arguments.output, pruned.model.SerializeToString(deterministic=True))
+    write_file(arguments.output, content_of(pruned.model))
     if pruned.reason:
         messages.print(f"{arguments.model}: warning: no cycles: {pruned.reason}", soft_wrap=True)
     if pruned.on_host:

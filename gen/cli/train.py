@@ -47,6 +47,7 @@ def run(arguments: argparse.Namespace) -> None:
 
     import msgspec
 
+    from gen.onnx.written import content_of
     from gen.prune.plan import read_model
     from gen.train.session import Data, read_session
 
@@ -69,7 +70,7 @@ def run(arguments: argparse.Namespace) -> None:
         require_inputs(arguments, [value.name for value in start.graph.input])
         trained = train(session, start, folder, name=str(model), keep=arguments.variants, plots=arguments.plots,
                         progress=remark)
-    write_file(arguments.output, trained.model.SerializeToString(deterministic=True))
+    write_file(arguments.output, content_of(trained.model))
     if arguments.json:
         print_json({"model": str(arguments.output), "before": trained.before,
                     "epochs": [asdict(epoch) for epoch in trained.epochs],

@@ -14,8 +14,8 @@ import onnx
 from cores.errors import NpugenError
 from gen.detection.judge import Judge
 from gen.onnx.model import Model, ModelInput
-from gen.onnx.passes import disclose
 from gen.onnx.read import OpenShapeError, Shapes, read
+from gen.onnx.written import content_of
 from gen.quantize.calibrate import distributions
 from gen.quantize.options import QuantizeError, QuantizeOptions
 from gen.quantize.prepare import quantised_node
@@ -77,9 +77,7 @@ class Calibrated:
     @property
     def content(self) -> bytes:
         """The quantised model, in plain ONNX."""
-        model = onnx.ModelProto()
-        model.CopyFrom(self.found.model)
-        return bytes(disclose(model).SerializeToString(deterministic=True))
+        return content_of(self.found.model)
 
 
 @dataclass(frozen=True, eq=False)

@@ -111,8 +111,8 @@ def test_what_branches_read() -> None:
     assert back.SerializeToString(deterministic=True) == before
 
 
-def test_a_quantised_model_has_it_as_it_was(rng: Rng, tmp_path: Path) -> None:
-    """What `quantize` writes is plain ONNX; reading it encloses it again."""
+def test_what_is_written_has_it_as_it_was(rng: Rng, tmp_path: Path) -> None:
+    """What `quantize` and `prune` write is plain ONNX; reading it encloses it again."""
     b = FloatBuilder(rng, ["n", 3, 8, 8])
     y = b.node("Relu", b.same_conv("x", 3, 4))
     flag = b.node("Greater", b.node("ReduceMax", y, keepdims=0), b.constant(np.float32(1)))
@@ -126,3 +126,5 @@ def test_a_quantised_model_has_it_as_it_was(rng: Rng, tmp_path: Path) -> None:
     found = onnx.load(tmp_path / "q.onnx")
     assert not found.functions and "If" in {node.op_type for node in found.graph.node}
     open_application(tmp_path / "q.onnx", CONFIG)
+    assert main(["prune", str(tmp_path / "m.onnx"), "--density", "0.5", "-o", str(tmp_path / "p.onnx")]) == 0
+    assert not onnx.load(tmp_path / "p.onnx").functions
