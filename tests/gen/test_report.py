@@ -259,3 +259,30 @@ def test_damaged_reports(model: str, capsys: pytest.CaptureFixture):
 def test_in_a_browser(size: tuple[int, int], theme: str, model: str, partly: str, tmp_path: Path):
     assert main(["report", model, partly, "--macs", "16", "-o", "page.html"]) == 0
     require_usable(tmp_path / "page.html", tmp_path, size=size, theme=theme, canvases=8)
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("network", ["mlperf_resnet8_int8", "coral_mnv2_10_224_uint8"])
+def test_of_known_networks_in_a_browser(network: str, models: Path, tmp_path: Path):
+    assert main(["report", str(models / f"{network}.onnx"), "-o", "page.html"]) == 0
+    require_usable(tmp_path / "page.html", tmp_path, canvases=6)
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("network", ["ssd-mobilenetv1", "yolov3-tiny-boxes"])
+def test_of_detectors_in_a_browser(network: str, tmp_path: Path):
+    """What follows the convolutions of their heads runs on the processor."""
+    assert main(["zoo", network, "-o", "f.onnx", "--pictures", "x.npz"]) == 0
+    assert main(["quantize", "f.onnx", "--calibrate", "x.npz", "-o", "q.onnx"]) == 0
+    assert main(["report", "q.onnx", "-o", "page.html"]) == 0
+    assert "On the processor" in (tmp_path / "page.html").read_text()
+    require_usable(tmp_path / "page.html", tmp_path, canvases=5)
+
+
+@pytest.mark.full
+def test_of_streams_in_a_browser(digits: Path, tmp_path: Path):
+    assert main(["quantize", str(digits / "digits_float.onnx"), "--symmetric", "-o", "s.onnx", "--calibrate",
+                 str(digits / "digits_test.npz")]) == 0
+    assert main(["report", "s.onnx", "--macs", "64", "--features", "stochastic", "--stochastic", "64", "-o",
+                 "page.html"]) == 0
+    require_usable(tmp_path / "page.html", tmp_path, canvases=6)
