@@ -17,7 +17,6 @@ from math import floor, lcm, prod
 
 import numpy as np
 
-from gen.ir.graph import MAX_VALUES
 from gen.onnx.context import Context
 from gen.onnx.model import NodeError
 from gen.onnx.quantise import settled
@@ -107,8 +106,6 @@ def blended(context: Context, value: Real, sizes: Sequence[int], at: Sequence[tu
     """``value``, (1, C, W) or (1, C, H, W), in maps of ``sizes``; ``at``: of each spatial axis the place of its first
     output, and the way from one to the next. Raises NodeError.
     """
-    if value.order.shape[1] * prod(sizes) > MAX_VALUES:
-        raise NodeError(f"makes more than {MAX_VALUES:,} values", code="too-large", limit=MAX_VALUES)
     *above, cols = (_axis(size, made, *place) for size, made, place in
                     zip(value.order.shape[2:], sizes, at, strict=True))
     rows = above[0] if above else _same(1)
