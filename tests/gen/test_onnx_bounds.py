@@ -5,6 +5,7 @@ import tracemalloc
 from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
+from time import process_time
 
 import numpy as np
 import onnx
@@ -181,6 +182,16 @@ def test_modest_constants_are_folded(rng: Rng, tmp_path: Path) -> None:
 def _reversed(b: Builder, x: str) -> str:
     """The last channel first."""
     return b.node("Slice", x, *(b.constant([number]) for number in (-1, -2**31, 1, -1)))
+
+
+def test_padding_has_a_bound(rng: Rng, tmp_path: Path) -> None:
+    """Which taps see nothing else is known without a look at each place of the kernel."""
+    b = Builder(rng)
+    x = b.dequantize(b.input(1, 1, 1, 64))
+    b.output(b.quantize(b.node("Conv", x, b.weights(1, 1, 1, 5000), pads=[0, 1 << 22, 0, 1 << 22])))
+    start = process_time()
+    refuse(b.save(tmp_path), "its padding")
+    assert process_time() - start < 30
 
 
 @pytest.mark.slow

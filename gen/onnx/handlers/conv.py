@@ -87,8 +87,9 @@ def _reaching(weights: np.ndarray, dilations: Sequence[int], windows: Windows, s
         taps, begin = weights.shape[2 + axis], pads[axis]
         # The elements that a tap sees, from the first output to the last one.
         first = np.arange(taps) * step - begin
-        seen = [any(0 <= at + stride * y < length for y in range(made)) for at in first]
-        found = np.flatnonzero(seen) if any(seen) else np.array([0])
+        output = np.maximum(0, -(first // stride))      # the first one for which it is not in front of the input
+        seen = (output < made) & (first + stride * output < length)
+        found = np.flatnonzero(seen) if seen.any() else np.array([0])
         # What is left of the padding is not negative.
         low = min(int(found[0]), begin // step)
         high = max(int(found[-1]), -(-(length - 1 - (made - 1) * stride + begin) // step))
