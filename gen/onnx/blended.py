@@ -30,6 +30,8 @@ __all__ = ["MOST_PHASES", "blended", "places"]
 MOST_PHASES = 16
 #: The largest weight, and phases of both axes: beyond these one axis is made after the other.
 _LARGEST, _MOST_TOGETHER = 127, 16
+#: What a scale is a fraction of, and how far rounding puts a float32 from it, in parts of it.
+_LARGEST_SIZE, _ROUNDED = 1024, Fraction(1, 1 << 22)
 #: Where outputs lie, by coordinate_transformation_mode: of the input's and the output's size, and the outputs an input
 #: gives, the first place and the way from one to the next.
 _PLACES = {
@@ -63,7 +65,14 @@ def places(mode: str, size: int, made: int, scale: float) -> tuple[Fraction, Fra
     if mode not in _PLACES:
         raise NodeError(f"has coordinate_transformation_mode {mode}, which is not supported; there are "
                         f"{', '.join(_PLACES)}", code="unsupported-form", attribute="coordinate_transformation_mode")
-    return _PLACES[mode](size, made, Fraction(scale).limit_denominator(1024))
+    return _PLACES[mode](size, made, _ratio(scale))
+
+
+def _ratio(scale: float) -> Fraction:
+    """The fraction of small numbers that a ``scale`` > 0 is rounded from; of none the scale itself."""
+    exact = Fraction(scale)
+    found = exact.limit_denominator(_LARGEST_SIZE) if scale >= 1 else 1 / (1 / exact).limit_denominator(_LARGEST_SIZE)
+    return found if abs(found - exact) <= exact * _ROUNDED else exact
 
 
 def _axis(size: int, made: int, start: Fraction, step: Fraction) -> _Axis:

@@ -197,6 +197,20 @@ def test_linear_of_one_value(factors: tuple[float, float], rng: Rng, tmp_path: P
         assert (values[graph.layers[-1].output] == number).all()
 
 
+def test_linear_of_a_long_axis(rng: Rng, tmp_path: Path) -> None:
+    """Scales are taken for what they are rounded from, however small, and never for another that is near."""
+    b = Builder(rng)
+    x = b.dequantize(b.input(1, 12, 2, 1500), 0.05, 3)
+    y = b.node("Resize", x, "", "", b.constant(np.array([1, 12, 2, 1])), mode="linear")
+    b.output(b.quantize(y, 0.05, 3))
+    assert check(b, tmp_path)[1].largest <= 1
+    b = Builder(rng)
+    y = resized(b, b.dequantize(b.input(1, 1, 1, 4000), 0.05, 3), (1, 1.0003), mode="linear")
+    b.output(b.quantize(y, 0.05, 3))
+    with pytest.raises(GraphError, match="makes 4001 rows or columns of 4000, each of another blend"):
+        load(b.save(tmp_path))
+
+
 def test_linear_between_layers(rng: Rng, tmp_path: Path) -> None:
     """Of a float model, as in a feature pyramid: added to a finer map, with an activation after it. At the output the
     processor blends.
