@@ -46,7 +46,8 @@ class _Bound:
 
     def add(self, graph: onnx.GraphProto, times: int, outside: Mapping[str, np.ndarray]) -> None:
         """``outside``: small constants that are known there."""
-        known = {**outside, **small_constants(graph, 1)}
+        hidden = {value.name for value in graph.input}
+        known = {**{name: array for name, array in outside.items() if name not in hidden}, **small_constants(graph, 1)}
         for node in graph.node:
             often = times * self._steps(node, known)
             if often > _MAX_STEPS:
@@ -62,13 +63,14 @@ class _Bound:
                                      f"{_MAX_RESULTS:,} are supported", code="model-too-large", limit=MAX_VALUES)
             for attribute in node.attribute:
                 for inner in (attribute.g, *attribute.graphs):
-                    self.add(inner, often, known)
+                    if inner.node:
+                        self.add(inner, often, known)
 
     def _steps(self, node: onnx.NodeProto, known: Mapping[str, np.ndarray]) -> int:
         """How often the graphs within a node run at most."""
         if node.op_type == "Loop":
             count = known.get(node.input[0]) if node.input else None
-            if count is None:
+            if count is None or count.size != 1 or count.dtype.kind != "i":
                 raise GraphError(f"node {node.name} (Loop): how often it runs is no constant of the model, so it may "
                                  "never end; export the model without it", code="control-flow")
             return max(int(count.item()), 0)

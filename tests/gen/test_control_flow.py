@@ -10,6 +10,7 @@ from onnx import GraphProto, TensorProto, helper
 from gen.cli import main
 from gen.ir.errors import GraphError
 from gen.onnx.passes import disclose, enclose
+from gen.partition.limits import require_bounded
 from gen.run.application import open_application
 from tests.errors import raises
 from tests.gen.float_models import FloatBuilder
@@ -53,7 +54,7 @@ def test_float_branches(opset: int, rng: Rng, tmp_path: Path) -> None:
     assert {"If"} <= {node.op for node in cut(found).model.nodes if node.name in host(found)}
 
 
-def _loop(b: FloatBuilder, count: str, state: str) -> str:
+def _loop(b: FloatBuilder, count: str, state: str, name: str = "loop") -> str:
     """A state to which a constant of the model is added at each step."""
     step = b.constant(np.full((1, 4, 8, 8), 0.25))
     scalars = [helper.make_tensor_value_info(name, kind, []) for name, kind in (
@@ -63,7 +64,7 @@ def _loop(b: FloatBuilder, count: str, state: str) -> str:
         [*scalars, helper.make_tensor_value_info("before", TensorProto.FLOAT, None)],
         [helper.make_tensor_value_info("on", TensorProto.BOOL, []),
          helper.make_tensor_value_info("after", TensorProto.FLOAT, None)])
-    return b.node("Loop", count, b.constant(np.array(True)), state, name="loop", body=body)
+    return b.node("Loop", count, b.constant(np.array(True)), state, name=name, body=body)
 
 
 def test_a_loop_that_ends(rng: Rng, tmp_path: Path) -> None:
@@ -81,6 +82,30 @@ def test_a_loop_that_may_not_end(count: int | None, code: str, rng: Rng, tmp_pat
                                                             to=TensorProto.INT64)
     with raises(GraphError, code):
         compiled(b.model(_loop(b, many, y), rank=4), tmp_path)
+
+
+def test_a_loop_without_a_number(rng: Rng) -> None:
+    b = FloatBuilder(rng, [1, 4, 8, 8])
+    with raises(GraphError, "control-flow"):
+        require_bounded(b.model(_loop(b, b.constant(np.zeros(0, np.int64)), "x"), rank=4))
+
+
+def test_a_loop_that_hides_a_constant(rng: Rng) -> None:
+    """What a body takes may have the name of a constant outside, and then is none."""
+    b = FloatBuilder(rng, [1, 4, 8, 8])
+    y = _loop(b, b.constant(np.array(3)), _loop(b, b.constant(np.array(2)), "x", "inner"))
+    model = b.model(y, rank=4)
+    inner, outer = (node for node in model.graph.node if node.op_type == "Loop")
+    require_bounded(model)
+    number, moved = outer.input[0], onnx.NodeProto()
+    moved.CopyFrom(inner)
+    model.graph.node.remove(inner)
+    body = outer.attribute[0].g
+    body.input[0].name, moved.input[0], moved.input[2] = number, number, "before"
+    moved.output[0] = "later"
+    body.node.append(moved)
+    with raises(GraphError, "control-flow"):
+        require_bounded(model)
 
 
 def test_what_branches_read() -> None:
