@@ -1,5 +1,6 @@
 """What exporters write around layers: transposed inputs, flattened views, sizes that are computed."""
 
+import tracemalloc
 from pathlib import Path
 
 import numpy as np
@@ -109,6 +110,23 @@ def test_flattened_views_of_an_open_batch(step: int, rng: Rng, tmp_path: Path) -
     np.testing.assert_array_equal(*(outputs(each, samples)[0] for each in (changed, model)))
     if step == 5:
         assert [layer.op for layer in load(b.save(tmp_path)).layers] == ["pool", "conv"]
+
+
+def test_indices_of_a_small_tensor(rng: Rng) -> None:
+    """They are not computed where there are more of them than elements."""
+    b = Builder(rng)
+    x = b.dequantize(b.input(2, 5))
+    zero, one = b.constant(np.array(0)), b.constant(np.array(1))
+    samples = b.node("Gather", b.node("Shape", x), zero)
+    numbers = b.node("Range", zero, b.node("Mul", samples, b.constant(np.array(1 << 26))), one)
+    b.output(b.quantize(b.node("Gather", b.node("Reshape", x, b.constant([-1])), numbers)), rank=1)
+    model = b.build()
+    tracemalloc.start()
+    try:
+        passes.undo_flattening(copied(model))
+        assert tracemalloc.get_traced_memory()[1] < 10 << 20
+    finally:
+        tracemalloc.stop()
 
 
 @pytest.mark.parametrize("why", ["part", "order", "free batch", "shape"])

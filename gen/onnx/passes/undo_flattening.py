@@ -2,13 +2,13 @@
 
 from collections.abc import Mapping
 from math import prod
-from typing import Any
 
 import numpy as np
 import onnx
 from onnx import helper, numpy_helper
-from onnx.reference import ReferenceEvaluator
 
+from gen.onnx.fold import evaluate
+from gen.onnx.model import Node, NodeError
 from gen.onnx.names import unique
 from gen.onnx.passes.check_types import known_types
 from gen.onnx.passes.constants import constant_of, constants_of, small_constants
@@ -18,6 +18,8 @@ __all__ = ["undo_flattening"]
 
 #: Operators that indices are computed by.
 _INDEXED = (*SIZE_OPERATORS, "Range")
+#: Elements that results may have there beside those of the tensor, and bytes of one.
+_FEW, _INDEX_BYTES = 64, 8
 #: Samples of which an open batch is looked at.
 _COUNTS = (1, 3)
 
@@ -60,18 +62,21 @@ def undo_flattening(model: onnx.ModelProto) -> onnx.ModelProto:
 def _shape_taken(model: onnx.ModelProto, gather: onnx.NodeProto, source: str, types: Mapping[str, onnx.TypeProto],
                  samples: int) -> tuple[int, ...] | None:
     """The shape of a sample that ``gather`` takes out of all of ``source``; None if it takes anything else."""
+    size = prod(dim.dim_value for dim in types[source].tensor_type.shape.dim) if source in types else 0
     index = constant_of(model.graph, gather.input[1])
     if index is None:
-        index = _made_of_sizes(model, gather.input[1], types)
-    size = prod(dim.dim_value for dim in types[source].tensor_type.shape.dim) if source in types else 0
+        index = _made_of_sizes(model, gather.input[1], types, max(size, _FEW))
     if (index is None or not index.ndim or index.shape[0] != samples
             or not np.array_equal(index.ravel(), np.arange(size))):
         return None
     return index.shape[1:]
 
 
-def _made_of_sizes(model: onnx.ModelProto, name: str, types: Mapping[str, onnx.TypeProto]) -> np.ndarray | None:
-    """What nodes compute of constants and of sizes of values that have ``types``; None if they read anything else."""
+def _made_of_sizes(model: onnx.ModelProto, name: str, types: Mapping[str, onnx.TypeProto], most: int
+                   ) -> np.ndarray | None:
+    """What nodes compute of constants and of sizes of values that have ``types``; None if they read anything else, or
+    if a result has more than ``most`` elements.
+    """
     graph = model.graph
     makers = {output: node for node in graph.node for output in node.output}
     known, constant, needed, asked = {}, constants_of(graph), set(), [name]
@@ -89,14 +94,17 @@ def _made_of_sizes(model: onnx.ModelProto, name: str, types: Mapping[str, onnx.T
         else:
             needed.add(at)
             asked.extend(filter(None, node.input))
-    nodes = [node for node in graph.node if not needed.isdisjoint(node.output)]
-    made = helper.make_graph(nodes, "indices", [], [onnx.ValueInfoProto(name=name)],
-                             [numpy_helper.from_array(array, at) for at, array in known.items()])
-    try:
-        evaluator: Any = ReferenceEvaluator(helper.make_model(made, opset_imports=model.opset_import))
-        return np.asarray(evaluator.run(None, {})[0])
-    except Exception:   # onnx raises anything; the Gather stays then
-        return None
+    opsets = {entry.domain: entry.version for entry in model.opset_import}
+    for proto in graph.node:
+        if needed.isdisjoint(proto.output):
+            continue
+        node = Node(proto.domain, proto.op_type, proto.name, tuple(proto.input), tuple(proto.output), {}, proto)
+        try:
+            results = evaluate(node, opsets, {at: known[at] for at in node.inputs if at}, most * _INDEX_BYTES)
+        except NodeError:       # the Gather stays then
+            return None
+        known.update(zip(node.outputs, results, strict=True))
+    return known[name]
 
 
 def _is_flat(shape: np.ndarray | None) -> bool:
