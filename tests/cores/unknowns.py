@@ -26,6 +26,11 @@ _DATA = {
     r"compute\.(accumulators|array|pool|buffer|binary)(\.\w+)?":
         r"(control|before|total|tap|count)\d|channels|bits|(read|product|selected|stored|sum|marks|parit|early|number"
         r"|ones|rest)\w*",
+    # Of row operations: values on their way, and what is made of a row's sum.
+    r"compute\.pool":
+        r"(difference|factor|kept|other|coarse|total\d_)\d|place(\d_|_late)|total_late|some|many|made|found|top|index"
+        r"|shift|row_results",
+    r"load\.writer\.turn(ed_bias)?": r"write_data|sum|product",
     r"store\.(requantizer(\.lane\d+)?|table)":
         r"(late_)?pooled\w*|(sum|word|bank|negative|value)\d|\$signal.*|coarse_lost|integer|moved|product|result|total"
         r"|wide|output|port__data",
