@@ -55,6 +55,29 @@ def test_modes(opset: int, coordinates: str, rng: Rng, tmp_path: Path) -> None:
     assert outcomes == {Pool, Move}
 
 
+@pytest.mark.parametrize("coordinates, rounding, size, made", [
+    ("asymmetric", "round_prefer_ceil", (7, 6), (4, 5)), ("asymmetric", "round_prefer_floor", (2, 23), (3, 14)),
+    ("half_pixel", "round_prefer_ceil", (20, 2), (6, 3)), ("half_pixel", "round_prefer_floor", (14, 2), (19, 3))])
+def test_places_between_two(coordinates: str, rounding: str, size: tuple[int, int], made: tuple[int, int], rng: Rng,
+                            tmp_path: Path) -> None:
+    """Of which float32 makes places next to the middle."""
+    b = Builder(rng)
+    x = b.dequantize(b.input(1, 3, *size), 0.05, 3)
+    y = b.node("Resize", x, "", "", b.constant(np.array([1, 3, *made])), mode="nearest",
+               coordinate_transformation_mode=coordinates, nearest_mode=rounding)
+    b.output(b.quantize(b.node("AveragePool", b.requantize(y, 0.05, 3), kernel_shape=[1, 2]), 0.05, 3))
+    assert check(b, tmp_path)[1].largest <= 1
+
+
+def test_factors_that_change_nothing(rng: Rng, tmp_path: Path) -> None:
+    """Where the sizes stay onnxruntime leaves the values where they are."""
+    b = Builder(rng)
+    y = resized(b, b.dequantize(b.input(1, 3, 2, 2), 0.05, 3), (1.3, 1.3), nearest_mode="floor")
+    b.output(b.quantize(b.node("AveragePool", b.requantize(y, 0.05, 3), kernel_shape=[1, 1]), 0.05, 3))
+    graph, comparison = check(b, tmp_path)
+    assert comparison.largest <= 1 and not any(isinstance(layer, Move) for layer in graph.layers)
+
+
 @pytest.mark.parametrize("form", ["scales", "sizes", "axes", "integers", "first", "upsample9", "upsample7", "rank3"])
 def test_forms(form: str, rng: Rng, tmp_path: Path) -> None:
     """The ways to say how often, of tensors dequantised and as integers."""
@@ -208,6 +231,15 @@ def test_linear_of_a_long_axis(rng: Rng, tmp_path: Path) -> None:
     y = resized(b, b.dequantize(b.input(1, 1, 1, 4000), 0.05, 3), (1, 1.0003), mode="linear")
     b.output(b.quantize(y, 0.05, 3))
     with pytest.raises(GraphError, match="makes 4001 rows or columns of 4000, each of another blend"):
+        load(b.save(tmp_path))
+
+
+@pytest.mark.parametrize("mode", ["linear", "nearest"])
+def test_nothing_is_left(mode: str, rng: Rng, tmp_path: Path) -> None:
+    """A third of two columns is none, in ONNX and in onnxruntime."""
+    b = Builder(rng)
+    b.output(b.quantize(resized(b, b.dequantize(b.input(1, 3, 4, 2), 0.05, 3), (1, 0.3), mode=mode), 0.05, 3))
+    with pytest.raises(GraphError, match="resize.*leaves nothing of its input"):
         load(b.save(tmp_path))
 
 

@@ -22,6 +22,9 @@ __all__ = ["HANDLERS"]
 
 HANDLERS = Registry()
 
+#: Of the way from an element to the next.
+_NEXT_TO = np.float32(1e-6)
+
 
 @HANDLERS.handles("Resize", "Upsample", conditions=(
     "nearest, of height and width, by whole factors in the coordinates in which that repeats each value (asymmetric "
@@ -47,6 +50,8 @@ def _nearest(context: Context, value: Value | None, inputs: Inputs) -> Value:
     real, (channels, height, width) = context.feature_map(value)
     shape = real.order.shape
     scales, made = _scales(context, inputs, shape)
+    if list(shape[2:]) == made:     # onnxruntime leaves it alone, whatever scales and coordinates say
+        return real
     found = [_sources(context, *axis) for axis in zip(shape[2:], made, scales[2:], strict=True)]
     factors = [count // size for size, count in zip(shape[2:], made, strict=True)]
     if any(not np.array_equal(places, np.arange(size * factor) // max(factor, 1))
@@ -55,8 +60,6 @@ def _nearest(context: Context, value: Value | None, inputs: Inputs) -> Value:
         for axis, places in enumerate(found, 2):
             order = order.take(places, axis)
         return rearranged(context.node, real, lambda _: order)
-    if set(factors) <= {1}:
-        return real
     down, across = (1, *factors)[-2:]
     size = (channels, height * down, width * across)
     plain = copy(context, real)
@@ -103,7 +106,9 @@ def _scales(context: Context, inputs: Inputs, shape: Sequence[int]) -> tuple[tup
     if set(found[:2]) != {1}:
         raise NodeError(f"multiplies samples or channels, by {found[0]:g} and {found[1]:g}; only height and width can "
                         "be", code="unsupported-form", attribute="scales")
-    made = [max(1, int(size * scale + 1e-6)) for size, scale in zip(shape[2:], found[2:], strict=True)]
+    made = [int(size * scale + 1e-6) for size, scale in zip(shape[2:], found[2:], strict=True)]
+    if not all(made):
+        raise NodeError("leaves nothing of its input", code="bad-shape")
     if prod((*shape[:2], *made)) > MAX_VALUES:
         raise NodeError(f"makes more than {MAX_VALUES:,} values", code="too-large", limit=MAX_VALUES)
     if _coordinates(context) == "align_corners" and any(
@@ -147,6 +152,8 @@ def _sources(context: Context, size: int, made: int, scale: float) -> np.ndarray
         case _:
             raise NodeError(f"has coordinate_transformation_mode {mode}, which is not supported; export it with "
                             "asymmetric", code="unsupported-form", attribute="coordinate_transformation_mode")
-    rounded = {"round_prefer_floor": np.ceil(found - half), "round_prefer_ceil": np.floor(found + half),
-               "floor": np.floor(found), "ceil": np.ceil(found)}[nearest]
+    whole = np.floor(found)
+    beyond = found - whole - half       # where that is next to nothing onnxruntime sees a place between two neighbours
+    rounded = {"round_prefer_floor": whole + (beyond > _NEXT_TO), "round_prefer_ceil": whole + (beyond >= -_NEXT_TO),
+               "floor": whole, "ceil": np.ceil(found)}[nearest]
     return np.clip(rounded, 0, size - 1).astype(np.int64)
