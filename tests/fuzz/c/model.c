@@ -126,7 +126,7 @@ static void call(npugen_device *device, npugen_model *model, const sample *made)
         ++begun_slots;
         status = npugen_model_run(model, inputs, outputs, 50000u);
         if (status == NPUGEN_OK) ended(model, made, 0);
-        else if (status != NPUGEN_TIMEOUT) --begun_slots;
+        else if (status != NPUGEN_TIMEOUT && status != NPUGEN_IO) --begun_slots; /* after these it can still end */
     }
 }
 
