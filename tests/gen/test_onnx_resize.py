@@ -69,6 +69,16 @@ def test_places_between_two(coordinates: str, rounding: str, size: tuple[int, in
     assert check(b, tmp_path)[1].largest <= 1
 
 
+@pytest.mark.parametrize("rounding, width, factor", [("floor", 10, 0.6), ("floor", 25, 1.5), ("ceil", 27, 1.3)])
+def test_places_of_a_symmetric_row(rounding: str, width: int, factor: float, rng: Rng, tmp_path: Path) -> None:
+    """Whole ones, as onnxruntime rounds them."""
+    b = Builder(rng, opset=19)
+    y = resized(b, b.dequantize(b.input(1, 3, 2, width), 0.05, 3), (2, factor), nearest_mode=rounding,
+                coordinate_transformation_mode="half_pixel_symmetric")
+    b.output(b.quantize(b.node("AveragePool", b.requantize(y, 0.05, 3), kernel_shape=[1, 2]), 0.05, 3))
+    assert check(b, tmp_path)[1].largest <= 1
+
+
 def test_factors_that_change_nothing(rng: Rng, tmp_path: Path) -> None:
     """Where the sizes stay onnxruntime leaves the values where they are."""
     b = Builder(rng)

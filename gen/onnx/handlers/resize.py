@@ -140,7 +140,9 @@ def _sources(context: Context, size: int, made: int, scale: float) -> np.ndarray
         case "half_pixel":
             found = (at_output + half) / factor - half
         case "half_pixel_symmetric":
-            found = np.float32(size / 2 * (1 - made / (scale * size))) + (at_output + half) / factor - half
+            # Of all that it computes in float32 here this quotient alone is.
+            kept = float(np.float32(made) / (factor * np.float32(size)))
+            found = (size / 2 * (1 - kept) + (np.arange(made) + 0.5) / float(factor) - 0.5).astype(np.float32)
         case "pytorch_half_pixel":
             found = (at_output + half) / factor - half if made > 1 else 0 * at_output
         case "align_corners":
