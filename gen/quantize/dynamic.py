@@ -98,17 +98,20 @@ def _found(graph: onnx.GraphProto, constants: Constants) -> tuple[Mapping[str, s
 
 
 def _centred(node: NodeProto, place: int, constants: Constants) -> np.ndarray:
-    """A constant factor without its zero point, which a matrix has for each column, and a kernel for each output."""
+    """A constant factor without its zero point, which a matrix may have for each row if it comes first, else for each
+    column, and a kernel for each output.
+    """
     array = constants(node.input[place])
     point = constants(node.input[place + 2]) if len(node.input) > place + 2 and node.input[place + 2] else np.array(0)
     assert array is not None and point is not None
-    if node.op_type == "ConvInteger" and point.ndim:
+    if point.size > 1 and point.ndim == 1 and (node.op_type == "ConvInteger" or place == 0):
         point = point.reshape(-1, *[1] * (array.ndim - 1))
     return array.astype(np.float32) - point.astype(np.float32)
 
 
 def _is_lstm(node: NodeProto, constants: Constants) -> bool:
-    return node.op_type == _LSTM and node.domain == MICROSOFT and all(
+    return node.op_type == _LSTM and node.domain == MICROSOFT and len(node.input) > max(
+        place for others in _OF_WEIGHTS.values() for place in others) and all(
         constants(node.input[place]) is not None
         for weights, others in _OF_WEIGHTS.items() for place in (weights, *others))
 

@@ -1,7 +1,7 @@
 """Models whose activations have 16 bits, as the float models that they were made of."""
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import numpy as np
 import onnx
@@ -16,7 +16,9 @@ _TYPES = (TensorProto.INT16, TensorProto.UINT16)
 
 
 def of_wide(graph: onnx.GraphProto) -> Iterator[NodeProto]:
-    """The nodes that quantise activations to 16 bits, and those that dequantise them, where nothing else reads them."""
+    """The nodes that quantise activations to 16 bits, and those that dequantise them by the same scale, where nothing
+    else reads them.
+    """
     readers = defaultdict[str, list[NodeProto]](list)
     for node in graph.node:
         for name in node.input:
@@ -29,9 +31,17 @@ def of_wide(graph: onnx.GraphProto) -> Iterator[NodeProto]:
         wanted = next((a.i for a in node.attribute if a.name == "output_dtype"), TensorProto.UNDEFINED)
         wide = wanted in _TYPES if point is None else point.dtype.type in _NUMBERS
         after = readers[node.output[0]]
-        if wide and all(reader.op_type == "DequantizeLinear" for reader in after):
+        if wide and all(reader.op_type == "DequantizeLinear" and _same(constant_of, node, reader) for reader in after):
             yield node
             yield from after
+
+
+def _same(constant_of: Callable[[str], np.ndarray | None], one: NodeProto, other: NodeProto) -> bool:
+    """Whether two nodes have the same scale and zero point, those of the same name or equal constants."""
+    names = [[*node.input[1:3], ""][:2] for node in (one, other)]
+    values = [[constant_of(name) if name else np.array(0) for name in both] for both in names]
+    return names[0] == names[1] or all(a is not None and b is not None and np.array_equal(a, b)
+                                       for a, b in zip(*values, strict=True))
 
 
 def undo_wide(model: onnx.ModelProto) -> onnx.ModelProto:

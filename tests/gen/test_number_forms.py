@@ -7,6 +7,7 @@ import numpy as np
 import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
+from onnx.reference import ReferenceEvaluator
 from onnxruntime.quantization import quantize_dynamic
 
 from gen.cli import main
@@ -14,6 +15,7 @@ from gen.onnx.passes import disclose, drop_casts
 from gen.quantize.dynamic import of_running, undo_running
 from gen.quantize.prepare import prepare, quantised_node
 from gen.quantize.single import in_single
+from gen.quantize.wide import undo_wide
 from tests.gen.float_models import FloatBuilder
 from tests.gen.test_never_refused import compiled, host
 
@@ -151,6 +153,43 @@ def test_what_is_read_as_integers_stays(rng: Rng, tmp_path: Path) -> None:
     model.graph.output.append(helper.make_tensor_value_info(scale, TensorProto.FLOAT, []))
     assert undo_running(model) is model
     assert quantised_node(model).op_type == "DynamicQuantizeLinear"
+
+
+def test_zero_points_of_rows(rng: Rng) -> None:
+    """A constant that comes first has one for each row."""
+    numbers, points = rng.integers(0, 200, (4, 4)).astype(np.uint8), np.arange(10, 50, 10, np.uint8)
+    nodes = [helper.make_node("DynamicQuantizeLinear", ["x"], ["q", "s", "z"]),
+             helper.make_node("MatMulInteger", ["numbers", "q", "points", "z"], ["p"]),
+             helper.make_node("Cast", ["p"], ["f"], to=TensorProto.FLOAT), helper.make_node("Mul", ["f", "s"], ["y"])]
+    ends = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [4, 4]) for name in "xy"]
+    graph = helper.make_graph(nodes, "rows", ends[:1], ends[1:], [
+        numpy_helper.from_array(numbers, "numbers"), numpy_helper.from_array(points, "points")])
+    model = undo_running(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)]))
+    x = rng.normal(size=(4, 4)).astype(np.float32)
+    (y,) = ReferenceEvaluator(model).run(None, {"x": x})
+    np.testing.assert_allclose(y, (numbers.astype(np.float32) - points[:, None]) @ x, rtol=1e-4)
+
+
+def test_a_recurrent_layer_that_lacks_its_scales() -> None:
+    """It stays what it is, for who checks the model to say so."""
+    ends = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [4, 4]) for name in "xy"]
+    weights = [numpy_helper.from_array(np.ones((1, 4, 4), np.uint8), name) for name in "wr"]
+    node = helper.make_node("DynamicQuantizeLSTM", ["x", "w", "r"], ["y"], domain="com.microsoft")
+    model = helper.make_model(helper.make_graph([node], "lstm", ends[:1], ends[1:], weights))
+    assert undo_running(model) is model
+
+
+@pytest.mark.parametrize("same", [True, False])
+def test_another_scale_behind_16_bits(same: bool) -> None:
+    """Values that come back another time as large are not what they were."""
+    nodes = [helper.make_node("QuantizeLinear", ["x", "a", "z"], ["q"]),
+             helper.make_node("DequantizeLinear", ["q", "b", "z"], ["y"])]
+    ends = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [4, 4]) for name in "xy"]
+    scales = [numpy_helper.from_array(np.float32(scale), name) for name, scale in (
+        ("a", 0.001), ("b", 0.001 if same else 0.002))]
+    model = helper.make_model(helper.make_graph(nodes, "wide", ends[:1], ends[1:], [
+        *scales, numpy_helper.from_array(np.int16(0), "z")]))
+    assert (undo_wide(model) is model) is not same
 
 
 def test_casts_that_convert_nothing() -> None:
