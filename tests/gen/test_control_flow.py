@@ -10,6 +10,7 @@ from onnx import GraphProto, TensorProto, helper
 from gen.cli import main
 from gen.ir.errors import GraphError
 from gen.onnx.passes import disclose, enclose
+from gen.onnx.passes.enclose import ENCLOSED
 from gen.partition.limits import require_bounded
 from gen.run.application import open_application
 from tests.errors import raises
@@ -134,6 +135,20 @@ def test_what_branches_read() -> None:
     back = disclose(enclose(onnx.load_model_from_string(before)))
     back.ir_version = onnx.load_model_from_string(before).ir_version
     assert back.SerializeToString(deterministic=True) == before
+
+
+@pytest.mark.parametrize("inner", [[], ["Abs"], ["Abs", "Neg"]])
+def test_functions_of_a_file_in_that_domain(inner: list[str]) -> None:
+    """They are functions like any."""
+    ends = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [1, 4]) for name in "xy"]
+    nodes = [helper.make_node(op, [f"v{place}"], [f"v{place + 1}"]) for place, op in enumerate(inner)]
+    opsets = [helper.make_opsetid("", 17), helper.make_opsetid(ENCLOSED, 1)]
+    function = helper.make_function(ENCLOSED, "If_0", ["v0"], [f"v{len(inner)}"], nodes, opsets[:1])
+    call = helper.make_node("If_0", ["x"], ["y"], domain=ENCLOSED)
+    model = helper.make_model(helper.make_graph([call], "g", ends[:1], ends[1:]), functions=[function],
+                              opset_imports=opsets)
+    before = model.SerializeToString(deterministic=True)
+    assert disclose(model).SerializeToString(deterministic=True) == before
 
 
 def test_what_is_written_has_it_as_it_was(rng: Rng, tmp_path: Path) -> None:

@@ -41,8 +41,11 @@ def enclose(model: onnx.ModelProto) -> onnx.ModelProto:
 
 
 def disclose(model: onnx.ModelProto) -> onnx.ModelProto:
-    """``model`` with the nodes that `enclose` has put into functions, in their places; other functions stay."""
-    held = {function.name: function for function in model.functions if function.domain == ENCLOSED}
+    """``model`` with the nodes that `enclose` has put into functions, in their places; other functions stay, those that
+    a file has of the same domain among them.
+    """
+    held = {function.name: function for function in model.functions if function.domain == ENCLOSED
+            and len(function.node) == 1 and any(_graphs(function.node[0]))}
     if not held:
         return model
     for node in model.graph.node:
@@ -52,10 +55,11 @@ def disclose(model: onnx.ModelProto) -> onnx.ModelProto:
             name = node.name
             node.CopyFrom(_renamed(function.node[0], names))
             node.name = name
-    kept = [function for function in model.functions if function.domain != ENCLOSED]
+    kept = [function for function in model.functions if function.domain != ENCLOSED or function.name not in held]
     del model.functions[:]
     model.functions.extend(kept)
-    opsets = [entry for entry in model.opset_import if entry.domain != ENCLOSED]
+    domains = {function.domain for function in kept}
+    opsets = [entry for entry in model.opset_import if entry.domain != ENCLOSED or ENCLOSED in domains]
     del model.opset_import[:]
     model.opset_import.extend(opsets)
     return model
