@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gen.cli.common import messages, refuse_to_replace
+from gen.cli.errors import UsageError
 from gen.files.write import require_writable, write_file
 
 if TYPE_CHECKING:
@@ -22,10 +23,13 @@ def add_html_option(parser: argparse.ArgumentParser, what: str) -> None:
 
 
 def require_html(arguments: argparse.Namespace, *inputs: Path | None) -> None:
-    """Before the work that the page is of: UsageError if it would replace one of the ``inputs``, OSError if it cannot
-    be written.
+    """Before the work that the page is of: UsageError if it would replace one of the ``inputs``, or what -o writes,
+    OSError if it cannot be written.
     """
     if arguments.html:
+        output = getattr(arguments, "output", None)
+        if output and arguments.html.resolve() == output.resolve():
+            raise UsageError(f"--html {arguments.html} is what -o writes, too", code="option-conflict")
         refuse_to_replace(arguments.html, *inputs, option="--html")
         require_writable(arguments.html)
 

@@ -127,6 +127,12 @@ def test_build(capsys: pytest.CaptureFixture, digits: Path, monkeypatch: pytest.
     assert table(page, "Longest paths")[0]["ns"] == 4.0
 
 
+def test_a_page_in_the_place_of_a_program(digits: Path, capsys: pytest.CaptureFixture):
+    line = error_line(capsys, 2, *argv("compile", digits), "--html", "./p.npu")
+    assert "--html p.npu is what -o writes, too" in line
+    assert not Path("p.npu").exists()
+
+
 @pytest.mark.parametrize("command", _COMMANDS)
 def test_refusals(command: str, digits: Path, capsys: pytest.CaptureFixture):
     """Before anything is done."""
