@@ -88,7 +88,8 @@ def components(names: Sequence[str]) -> list[dict[str, Any]]:
     for name in names or MACHINES:
         board, config = _machine(name)
         if (board.family, config) not in known:
-            raise NpugenError(f"{name} is not in {TABLE.name}: `python -m gen.hw.area_table {name}` synthesises it")
+            raise NpugenError(f"{name} is not in {TABLE.name}: `python -m gen.hw.area_table {name}` synthesises it",
+                              code="unknown-name")
         rows.append({"machine": name, **known[board.family, config].components})
     return rows
 
