@@ -316,7 +316,7 @@ def mutate_value(rng: Rng, value: Any) -> None:
             container[key] = _pick(rng, [container[other] for other in (
                 container if isinstance(container, dict) else range(len(container)))])
         case _ if isinstance(old, int | float):
-            container[key] = _integer(rng, int(old))
+            container[key] = _integer(rng, int(np.nan_to_num(old)))
         case _ if isinstance(old, str):
             container[key] = _pick(rng, STRINGS)
 

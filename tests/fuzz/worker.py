@@ -342,6 +342,8 @@ def _streams(out: io.StringIO, err: io.StringIO) -> Iterator[None]:
         warnings.simplefilter("error")
         warnings.simplefilter("ignore", DeprecationWarning)
         warnings.simplefilter("ignore", ResourceWarning)
+        # Hardware that a refused build has left behind; a later case may be what lets go of it.
+        warnings.filterwarnings("ignore", message=".*created but never used")
         yield
 
 
