@@ -89,7 +89,8 @@ def run(folder: Path, way: str, count: int, seed: int,
     binary = _build(folder, way, target)
     if way == "libfuzzer":
         arguments = [f"-runs={count}", f"-seed={seed % (1 << 32) or 1}", f"-max_len={_LONGEST}", "-len_control=0",
-                     "-timeout=20", f"-artifact_prefix={folder}/"]
+                     # What it reads as its memory is that of the process that started it, if that had more.
+                     "-rss_limit_mb=0", "-malloc_limit_mb=2048", "-timeout=20", f"-artifact_prefix={folder}/"]
     else:
         arguments = [str(seed), str(count)]
     done = subprocess.run([*WAYS[way][2], binary, *arguments], cwd=folder, capture_output=True, text=True)
