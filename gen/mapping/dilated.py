@@ -21,7 +21,7 @@ from gen.lowering.buffer_allocation import Chunk
 from gen.lowering.mapped import ComputedTile
 from gen.mapping.base import LayerContext
 from gen.mapping.pack import pack, slices_of
-from gen.mapping.plain import ConvCost, ConvMapping, plan_conv
+from gen.mapping.plain import ConvMapping
 from gen.tiling.geometry import Geometry, SpatialTile
 from gen.tiling.weights import PackedWeights, ReductionSlice, TileSlices
 
@@ -80,13 +80,11 @@ class DilatedMapping(ConvMapping):
         if geometry is None:
             return None
         down, across = geometry.apart
-        columns = range(0, geometry.kernel[1], across) if across > 1 else [slice(None)]
-        parts = [replace(layer, weights=layer.weights[:, :, ::down, slice(column, column + 1) if isinstance(
-            column, int) else column]) for column in columns]
-        tiles = _slices(parts, config)
-        blocks = geometry.input_blocks(context.source.shape[0], config)
-        plan = plan_conv(layer.name, ConvCost(layer, tiles, geometry, config, input_blocks=blocks))
-        return cls.at(context, plan, tiles=tiles, parts=parts)
+        rows = layer.weights[:, :, ::down]
+        columns = range(0, geometry.kernel[1], across)
+        parts = [replace(layer, weights=rows[..., column:column + 1]) for column in columns] if across > 1 else [
+            replace(layer, weights=rows)]
+        return cls.tiled(context, geometry, _slices(parts, config), parts=parts)
 
     @property
     def mode(self) -> str:

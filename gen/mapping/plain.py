@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any, Self
 
 import numpy as np
 
@@ -112,6 +113,14 @@ class ConvMapping(SlicedMapping):
 
     layer: Conv
 
+    @classmethod
+    def tiled(cls, context: LayerContext[Conv], geometry: Geometry, tiles: TileSlices, **more: Any) -> Self:
+        """The layer in tiles of these weights; ``more`` as of `at`. Raises LayerError when none fits the machine."""
+        layer, config = context.fitted, context.config
+        blocks = geometry.input_blocks(context.source.shape[0], config)
+        plan = plan_conv(layer.name, ConvCost(layer, tiles, geometry, config, input_blocks=blocks))
+        return cls.at(context, plan, tiles=tiles, **more)
+
     def needed_blocks(self, blocks: range) -> range:
         return blocks if self.layer.depthwise else super().needed_blocks(blocks)
 
@@ -128,10 +137,7 @@ class PlainMapping(ConvMapping):
             return None
         layer, config = context.fitted, context.config
         geometry = Geometry.of(layer, context.source, context.target, packed_out=context.packed_out)
-        tiles = slices_of(layer, config)
-        blocks = geometry.input_blocks(context.source.shape[0], config)
-        plan = plan_conv(layer.name, ConvCost(layer, tiles, geometry, config, input_blocks=blocks))
-        return cls.at(context, plan, tiles=tiles)
+        return cls.tiled(context, geometry, slices_of(layer, config))
 
     @property
     def mode(self) -> str:

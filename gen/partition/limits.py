@@ -9,6 +9,7 @@ from onnx import helper, shape_inference
 
 from gen.ir.errors import GraphError
 from gen.ir.graph import MAX_VALUES
+from gen.onnx.inner import inner_graphs
 from gen.onnx.passes import value_types
 from gen.onnx.passes.constants import small_constants
 
@@ -61,10 +62,8 @@ class _Bound:
                     raise GraphError(f"node {node.name} ({node.op_type}): its result has {size:,} values, with those "
                                      f"of the nodes before it {self._total:,}; at most {MAX_VALUES:,} and "
                                      f"{_MAX_RESULTS:,} are supported", code="model-too-large", limit=MAX_VALUES)
-            for attribute in node.attribute:
-                for inner in (attribute.g, *attribute.graphs):
-                    if inner.node:
-                        self.add(inner, often, known)
+            for inner in inner_graphs(node):
+                self.add(inner, often, known)
 
     def _steps(self, node: onnx.NodeProto, known: Mapping[str, np.ndarray]) -> int:
         """How often the graphs within a node run at most."""

@@ -6,6 +6,7 @@ import numpy as np
 import onnx
 from onnx import AttributeProto, TensorProto, helper, numpy_helper
 
+from gen.onnx.inner import all_graphs
 from gen.onnx.names import unique
 from gen.onnx.passes import disclose, enclose
 
@@ -32,16 +33,6 @@ def in_single(model: onnx.ModelProto) -> onnx.ModelProto:
     return enclose(plain)
 
 
-def _graphs(graph: onnx.GraphProto) -> Iterator[onnx.GraphProto]:
-    """``graph``, and those within its nodes."""
-    yield graph
-    for node in graph.node:
-        for attribute in node.attribute:
-            for inner in (attribute.g, *attribute.graphs):
-                if inner.node:
-                    yield from _graphs(inner)
-
-
 def _tensors(graph: onnx.GraphProto) -> Iterator[TensorProto]:
     """Those that are written down in it."""
     yield from graph.initializer
@@ -52,7 +43,7 @@ def _tensors(graph: onnx.GraphProto) -> Iterator[TensorProto]:
 
 
 def _kinds_of(graph: onnx.GraphProto) -> Iterator[int]:
-    for inner in _graphs(graph):
+    for inner in all_graphs(graph):
         yield from (tensor.data_type for tensor in _tensors(inner))
         yield from (value.type.tensor_type.elem_type for value in (*inner.input, *inner.output))
         yield from (a.i for node in inner.node for a in node.attribute if a.name in _KINDS)
@@ -60,13 +51,13 @@ def _kinds_of(graph: onnx.GraphProto) -> Iterator[int]:
 
 def _has_weights(graph: onnx.GraphProto, kind: int) -> bool:
     return any(tensor.data_type == kind and len(tensor.dims) > 1
-               for inner in _graphs(graph) for tensor in _tensors(inner))
+               for inner in all_graphs(graph) for tensor in _tensors(inner))
 
 
 def _convert(graph: onnx.GraphProto, kinds: tuple[int, ...]) -> None:
     """Constants, what nodes make, and what goes into and out of graphs within nodes."""
     constants = {tensor.name for tensor in graph.initializer}
-    for inner in _graphs(graph):
+    for inner in all_graphs(graph):
         for tensor in _tensors(inner):
             if tensor.data_type in kinds:
                 tensor.CopyFrom(numpy_helper.from_array(_single(numpy_helper.to_array(tensor)), tensor.name))
@@ -89,7 +80,7 @@ def _single(array: np.ndarray) -> np.ndarray:
 def _cast_ends(graph: onnx.GraphProto, kinds: tuple[int, ...]) -> None:
     """Casts behind inputs and in front of outputs of such a type; nodes read and make values of other names."""
     taken = {value.name for value in (*graph.input, *graph.output, *graph.initializer)}
-    taken |= {name for inner in _graphs(graph) for node in inner.node for name in (node.name, *node.output)}
+    taken |= {name for inner in all_graphs(graph) for node in inner.node for name in (node.name, *node.output)}
     renamed: dict[str, str] = {}
 
     def other(value: onnx.ValueInfoProto) -> str:
@@ -104,7 +95,7 @@ def _cast_ends(graph: onnx.GraphProto, kinds: tuple[int, ...]) -> None:
              for value in graph.input if (name := other(value))]
     last = [helper.make_node("Cast", [name], [value.name], name=name, to=value.type.tensor_type.elem_type)
             for value in graph.output if (name := other(value))]
-    for inner in _graphs(graph):
+    for inner in all_graphs(graph):
         for node in inner.node:
             for names in (node.input, node.output):
                 for place, name in enumerate(names):

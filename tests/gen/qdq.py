@@ -7,7 +7,7 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
-__all__ = ["Builder"]
+__all__ = ["Builder", "in_two_parts"]
 
 
 class Builder:
@@ -98,3 +98,15 @@ class Builder:
                 limits = np.iinfo(number)
                 result[value.name] = self.rng.integers(limits.min, limits.max + 1, shape).astype(number)
         return result
+
+
+def in_two_parts(rng: np.random.Generator) -> Builder:
+    """A model of two parts on the accelerator, what lies between and after them on the processor; (N, 4, 6, 6)."""
+    b = Builder(rng)
+    x = b.requantize(b.input("N", 4, 6, 6, number=np.float32), zero_point=0)
+    for last in (False, True):
+        x = b.requantize(b.node("Conv", x, b.weights(4, 4, 3, 3), pads=[1, 1, 1, 1]), zero_point=0)
+        if not last:
+            x = b.requantize(b.node("CumSum", x, b.constant(np.array(3))), zero_point=0)
+    b.output(b.node("CumSum", x, b.constant(np.array(2))), np.float32)
+    return b

@@ -266,3 +266,12 @@ def test_linear_between_layers(rng: Rng, tmp_path: Path) -> None:
     found = compiled(b.model(y), tmp_path)
     assert len(host(found)) == 1
     assert len(found.workloads) == 1
+
+
+def test_linear_that_no_layer_can_be(rng: Rng, tmp_path: Path) -> None:
+    """A stride that is no product of those that loads have: the processor blends, and the rest stays where it is."""
+    b = FloatBuilder(rng, ["n", 4, 26, 33])
+    y = b.node("Relu", b.same_conv("x", 4, 8))
+    y = b.node("Resize", y, "", b.constant(np.array([1, 1, 1 / 13, 1 / 11], np.float32)), mode="linear")
+    found = compiled(b.model(b.same_conv(y, 8, 4)), tmp_path)
+    assert len(host(found)) == 1 and sum(len(workload.graph.layers) for workload in found.workloads) >= 2

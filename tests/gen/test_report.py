@@ -21,7 +21,7 @@ from gen.report.trace import trace_of
 from tests import ROOT
 from tests.gen.browser import require_usable
 from tests.gen.cli.calls import error_line
-from tests.gen.qdq import Builder
+from tests.gen.qdq import in_two_parts
 
 LIBRARY = ROOT / "gen" / "report" / "vendor" / "echarts.min.js"
 #: Those of engines' states that the parts of a profile are made of.
@@ -40,15 +40,7 @@ def model(digits: Path) -> str:
 
 @pytest.fixture
 def partly(rng: np.random.Generator) -> str:
-    """A model of two parts on the accelerator and what lies between and after them on the processor."""
-    b = Builder(rng)
-    x = b.requantize(b.input("N", 4, 6, 6, number=np.float32), zero_point=0)
-    for last in (False, True):
-        x = b.requantize(b.node("Conv", x, b.weights(4, 4, 3, 3), pads=[1, 1, 1, 1]), zero_point=0)
-        if not last:
-            x = b.requantize(b.node("CumSum", x, b.constant(np.array(3))), zero_point=0)
-    b.output(b.node("CumSum", x, b.constant(np.array(2))), np.float32)
-    return str(b.save(Path()))
+    return str(in_two_parts(rng).save(Path()))
 
 
 def report(capsys: pytest.CaptureFixture, *argv: str) -> Report:

@@ -12,7 +12,7 @@ from gen.cli import main
 from gen.run.application import open_application
 from gen.run.waves import SCOPE, save_files
 from tests.gen.cli.calls import error_line
-from tests.gen.qdq import Builder
+from tests.gen.qdq import in_two_parts
 
 
 @pytest.fixture(autouse=True)
@@ -22,16 +22,8 @@ def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
 
 @pytest.fixture
 def partly(rng: np.random.Generator) -> Path:
-    """A model of two parts on the accelerator, what lies between and after them on the processor."""
-    b = Builder(rng)
-    x = b.requantize(b.input("N", 4, 6, 6, number=np.float32), zero_point=0)
-    for last in (False, True):
-        x = b.requantize(b.node("Conv", x, b.weights(4, 4, 3, 3), pads=[1, 1, 1, 1]), zero_point=0)
-        if not last:
-            x = b.requantize(b.node("CumSum", x, b.constant(np.array(3))), zero_point=0)
-    b.output(b.node("CumSum", x, b.constant(np.array(2))), np.float32)
     np.save("x.npy", rng.random((1, 4, 6, 6), np.float32))
-    return b.save(Path())
+    return in_two_parts(rng).save(Path())
 
 
 def signals(save: str) -> set[str]:

@@ -177,6 +177,21 @@ def test_weights_without_taps(seed):
     fails(OWN, program, image, start, HazardError, "weights in lanes from 4 on, without taps")
 
 
+def read_to_the_end(config, geometry, last):
+    """A COMPUTE of windows that reads up to entry ``last`` after its first: at the buffer's end, and one beyond it."""
+    for base, good in [(config.input_depth - 1 - last, True), (config.input_depth - last, False)]:
+        steps = geometry["kernel_h"] * geometry["kernel_w"]
+        program = [Instruction(Opcode.LOAD_WGT, offset=0, beats=steps * config.weight_beats),
+                   Instruction(Opcode.COMPUTE_SET, **geometry),
+                   Instruction(Opcode.COMPUTE, buf_base=base, blocks=1, groups=1, first=1, kind=StepKind.WINDOW)]
+        memory = np.zeros(512 * 8, np.uint8)
+        if good:
+            run(config, assemble(*program, END), memory, write_start=0)
+        else:
+            with raises(MachineError, "machine-buffer", index=2):
+                run(config, assemble(*program, END), memory, write_start=0)
+
+
 @pytest.mark.parametrize("stride", [2, 3])
 def test_phases_stay_inside_the_buffer(stride):
     """A row's reads are a stride apart, in each phase and for the taps beyond the first ones."""
@@ -184,16 +199,7 @@ def test_phases_stay_inside_the_buffer(stride):
                     buf_row_step=32, words=WordForm.SPREAD)
     # Rows 0 to 3; there the second part's first phase ends behind the first part's last one.
     last = 3 * 16 + 2 * stride + 4 * stride
-    for base, good in [(OWN.input_depth - 1 - last, True), (OWN.input_depth - last, False)]:
-        program = [Instruction(Opcode.LOAD_WGT, offset=0, beats=2 * (stride + 1) * OWN.weight_beats),
-                   Instruction(Opcode.COMPUTE_SET, **geometry),
-                   Instruction(Opcode.COMPUTE, buf_base=base, blocks=1, groups=1, first=1, kind=StepKind.WINDOW)]
-        memory = np.zeros(512 * 8, np.uint8)
-        if good:
-            run(OWN, assemble(*program, END), memory, write_start=0)
-        else:
-            with raises(MachineError, "machine-buffer", index=2):
-                run(OWN, assemble(*program, END), memory, write_start=0)
+    read_to_the_end(OWN, geometry, last)
 
 
 @pytest.mark.parametrize("kernel,pads", [((3, 3), SAME), ((3, 2), (1, 0, 1, 1))])
@@ -213,16 +219,7 @@ def test_reads_stay_inside_the_buffer(stride, shift):
     last = 2 * 4 + 4 if stride == 1 else 16 + 4 * geometry["kernel_h"] - 1
     if shift:
         last = max(last, 2 * 16 + 3)
-    for base, good in [(TWO.input_depth - 1 - last, True), (TWO.input_depth - last, False)]:
-        program = [Instruction(Opcode.LOAD_WGT, offset=0, beats=geometry["kernel_h"] * TWO.weight_beats),
-                   Instruction(Opcode.COMPUTE_SET, **geometry),
-                   Instruction(Opcode.COMPUTE, buf_base=base, blocks=1, groups=1, first=1, kind=StepKind.WINDOW)]
-        memory = np.zeros(64 * 8, np.uint8)
-        if good:
-            run(TWO, assemble(*program, END), memory, write_start=0)
-        else:
-            with raises(MachineError, "machine-buffer", index=2):
-                run(TWO, assemble(*program, END), memory, write_start=0)
+    read_to_the_end(TWO, geometry, last)
 
 
 @pytest.mark.parametrize("kind,words,shift,rows,good", [

@@ -1,13 +1,14 @@
 """Refuses types that an operator does not take."""
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 
 import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper, shape_inference
 
 from gen.ir.errors import GraphError
+from gen.onnx.inner import all_graphs
 from gen.onnx.model import MICROSOFT
 from gen.onnx.passes.check import of_runtime
 from gen.onnx.passes.report import sentence
@@ -56,18 +57,8 @@ def value_types(model: onnx.ModelProto, known: Mapping[str, np.ndarray] | None =
             dims[0].dim_value = samples
     graph = shape_inference.infer_shapes(as_shaped(skeleton), data_prop=True).graph
     # What infers nothing for an output leaves it without a type.
-    return {value.name: value.type for inner in _with_inner(graph)
+    return {value.name: value.type for inner in all_graphs(graph)
             for value in (*inner.input, *inner.value_info, *inner.output) if value.type.tensor_type.elem_type}
-
-
-def _with_inner(graph: onnx.GraphProto) -> Iterator[onnx.GraphProto]:
-    """``graph``, and those within its nodes, whose values have other names."""
-    yield graph
-    for node in graph.node:
-        for attribute in node.attribute:
-            for inner in (attribute.g, *attribute.graphs):
-                if inner.node:
-                    yield from _with_inner(inner)
 
 
 def as_shaped(model: onnx.ModelProto) -> onnx.ModelProto:

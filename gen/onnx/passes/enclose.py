@@ -10,6 +10,8 @@ from collections.abc import Iterator
 import onnx
 from onnx import NodeProto, helper
 
+from gen.onnx.inner import inner_graphs
+
 __all__ = ["ENCLOSED", "disclose", "enclose", "enclosed"]
 
 #: The domain of these functions; an operator of it is called as the one that it encloses, with a number behind it.
@@ -23,7 +25,7 @@ def enclose(model: onnx.ModelProto) -> onnx.ModelProto:
     opsets = [entry for entry in model.opset_import if entry.domain != ENCLOSED]
     nodes = list[NodeProto]()
     for node in model.graph.node:
-        if not any(_graphs(node)):
+        if not any(inner_graphs(node)):
             nodes.append(node)
             continue
         read = list(dict.fromkeys(name for name in (*node.input, *_captured(node)) if name))
@@ -45,7 +47,7 @@ def disclose(model: onnx.ModelProto) -> onnx.ModelProto:
     a file has of the same domain among them.
     """
     held = {function.name: function for function in model.functions if function.domain == ENCLOSED
-            and len(function.node) == 1 and any(_graphs(function.node[0]))}
+            and len(function.node) == 1 and any(inner_graphs(function.node[0]))}
     if not held:
         return model
     for node in model.graph.node:
@@ -70,14 +72,9 @@ def enclosed(node: NodeProto) -> str:
     return node.op_type.rpartition("_")[0] if node.domain == ENCLOSED else ""
 
 
-def _graphs(node: NodeProto) -> Iterator[onnx.GraphProto]:
-    for attribute in node.attribute:
-        yield from (graph for graph in (attribute.g, *attribute.graphs) if graph.node or graph.output)
-
-
 def _captured(node: NodeProto) -> Iterator[str]:
     """Values that graphs within a node read, and that are made outside of it."""
-    for graph in _graphs(node):
+    for graph in inner_graphs(node):
         made = {value.name for value in (*graph.input, *graph.initializer)}
         made.update(sparse.values.name for sparse in graph.sparse_initializer)
         for inner in graph.node:
@@ -92,7 +89,7 @@ def _renamed(node: NodeProto, names: dict[str, str]) -> NodeProto:
     for field in (copy.input, copy.output):
         for place, name in enumerate(field):
             field[place] = names.get(name, name)
-    for graph in _graphs(copy):
+    for graph in inner_graphs(copy):
         own = {value.name for value in (*graph.input, *graph.initializer)}
         own |= {name for inner in graph.node for name in inner.output}
         outer = {old: new for old, new in names.items() if old not in own}

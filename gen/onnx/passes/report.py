@@ -5,6 +5,8 @@ from collections.abc import Iterable, Iterator
 
 from onnx import NodeProto
 
+from gen.onnx.inner import inner_graphs
+
 __all__ = ["nested", "sentence", "title"]
 
 #: What onnx's type inference says of a node, and of a type.
@@ -36,6 +38,5 @@ def nested(nodes: Iterable[NodeProto]) -> Iterator[NodeProto]:
     """Nodes, and those of their subgraphs."""
     for node in nodes:
         yield node
-        for attribute in node.attribute:
-            for graph in (attribute.g, *attribute.graphs):
-                yield from nested(graph.node)
+        for graph in inner_graphs(node):
+            yield from nested(graph.node)
