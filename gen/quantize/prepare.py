@@ -30,6 +30,7 @@ from gen.quantize.averages import count_padding
 from gen.quantize.dynamic import of_running, undo_running
 from gen.quantize.float_weights import float_weights, of_weights
 from gen.quantize.layer_norms import find_layer_norms
+from gen.quantize.linear_attention import spread_linear_attention
 from gen.quantize.masks import make_masks_finite
 from gen.quantize.maxima import spread_maxima
 from gen.quantize.norms import spread_norms
@@ -96,9 +97,9 @@ def prepare(model: onnx.ModelProto, whole: Collection[str] = ()) -> onnx.ModelPr
     # onnxruntime moves Transposes into the steps of a normalisation.
     model = drop_casts(_optimised(find_layer_norms(_spread(model, whole))))
     # Some of it once more, as there are more constants now.
-    for apply in (keep_sums_apart, make_masks_finite, find_layer_norms, spread_norms, spread_quotients, spread_maxima,
-                  repeat_operands, count_padding, hoist_transposes, sink_transposes, merge_pool_padding, find_prelus,
-                  move_shifts, drop_unused):
+    for apply in (keep_sums_apart, make_masks_finite, find_layer_norms, spread_norms, spread_linear_attention,
+                  spread_quotients, spread_maxima, repeat_operands, count_padding, hoist_transposes, sink_transposes,
+                  merge_pool_padding, find_prelus, move_shifts, drop_unused):
         model = apply(model)
     graph = inferred(as_shaped(light(model)))
     for name in ("output", "value_info"):

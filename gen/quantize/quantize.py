@@ -16,6 +16,7 @@ from gen.quantize.options import QuantizeError, QuantizeOptions
 from gen.quantize.plan import Plan, plan_quantisation
 from gen.quantize.prepare import prepare
 from gen.quantize.ranges import Distribution, entropy_misleads, ranges_of
+from gen.quantize.reciprocals import bound_reciprocals
 from gen.quantize.sessions import Progress, Samples
 from gen.quantize.streams import correct_for_streams, stream_layers
 
@@ -57,10 +58,11 @@ def quantize(model: onnx.ModelProto, samples: Samples, options: QuantizeOptions 
     reference, products = balance_joins(reference, samples, options)
     plan = plan_quantisation(reference, options.keep_float)
     found = distributions(reference, plan.tensors, samples, progress)
-    masked = bound_masks(reference, {name: (of.low, of.high) for name, of in found.items()})
+    ends = {name: (of.low, of.high) for name, of in found.items()}
+    bounded = bound_masks(reference, ends) | bound_reciprocals(reference, found)
     streamed = {layer.source for layer in stream_layers(reference, plan)}
     ranges, whole = (
-        ends | masked | {name: ends[of] for name, of in products.items() if {name, of} <= ends.keys()}
+        ends | bounded | {name: ends[of] for name, of in products.items() if {name, of} <= ends.keys()}
         for ends in (kept_alike(reference, ranges_of(plan, found, options, streamed)),
                      kept_alike(reference, ranges_of(plan, found, replace(options, method="minmax")))))
     if options.streams is not None:

@@ -15,7 +15,7 @@ from onnx import NodeProto, helper, numpy_helper
 
 from gen.quantize.rewriting import Rewriting
 
-__all__ = ["guards", "spread_quotients"]
+__all__ = ["guards", "is_guard", "spread_quotients"]
 
 #: What is smaller, and added to what divides, is there for a divisor of zero.
 _GUARD = 1e-3
@@ -35,10 +35,10 @@ def guards(model: onnx.ModelProto) -> frozenset[str]:
     constants = {tensor.name: tensor for tensor in model.graph.initializer}
     divisors = {node.input[1] for node in model.graph.node if node.op_type == "Div"}
     return frozenset(node.name for node in model.graph.node
-                     if node.output[0] in divisors and _is_guard(node, constants))
+                     if node.output[0] in divisors and is_guard(node, constants))
 
 
-def _is_guard(node: NodeProto, constants: Mapping[str, onnx.TensorProto]) -> bool:
+def is_guard(node: NodeProto, constants: Mapping[str, onnx.TensorProto]) -> bool:
     """Whether a node adds a constant that is there for a sum of zero."""
     return node.op_type == "Add" and any(
         name in constants and bool((np.abs(numpy_helper.to_array(constants[name])) < _GUARD).all())
@@ -66,7 +66,7 @@ class _Quotients(Rewriting):
         if one in self._constants or other in self._constants or node.output[0] in self._integers:
             return
         before = self._makers.get(other)
-        if before is not None and _is_guard(before, self._constants):
+        if before is not None and is_guard(before, self._constants):
             return
         if before is None or before.op_type != "Expand":
             yield (inverse := self._node(node, "Reciprocal", other))

@@ -1,0 +1,109 @@
+"""Linear attention, whose quotient by a sum that may be zero becomes layers: near the float model, and all on the
+machine."""
+
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+
+from cores.config import NpuConfig
+from gen.check.compare import compare_model
+from gen.onnx.importer import load_model
+from gen.onnx.machine import Machine
+from gen.quantize.prepare import prepare
+from tests.compiled import compile_kept
+from tests.gen.float_models import FloatBuilder
+from tests.gen.quantizing import outputs_of, quantized
+from tests.gen.test_compiler import run_and_compare
+
+Rng = np.random.Generator
+CONFIG = NpuConfig.preset(64, product=1, table=1, turn=1)
+HEADS, SIZE, SIDE = 2, 16, 5
+WIDTH, TOKENS = HEADS * SIZE, SIDE * SIDE
+
+
+def network(rng: Rng, *, turned: bool, batch: int | str = 1, split: bool = False, bias: float = 0.0,
+            positive: bool = True) -> onnx.ModelProto:
+    """As timm's EfficientViT, or, ``turned``, as the one of its authors: (1, heads, D, tokens). ``bias``: of q."""
+    b = FloatBuilder(rng, [batch, 3, SIDE, SIDE], opset=17)
+    axis, row = (2, 3) if turned else (3, 2)
+
+    def integers(*values: int) -> str:
+        return b.constant(np.array(values))
+
+    def part(x: str, first: int, last: int) -> str:
+        return b.node("Slice", x, integers(first), integers(last), integers(axis))
+
+    x = b.same_conv("x", 3, 3 * WIDTH, kernel=1)
+    of_query = np.arange(3 * WIDTH) % (3 * SIZE) < SIZE
+    x = b.node("Add", x, b.constant((bias * of_query).reshape(-1, 1, 1)))
+    y = b.node("Reshape", x, integers(-1, HEADS, 3 * SIZE, TOKENS))
+    y = y if turned else b.node("Transpose", y, perm=[0, 1, 3, 2])
+    query, key, value = (part(y, number * SIZE, (number + 1) * SIZE) for number in range(3))
+    query, key = (b.node("Relu", name) for name in (query, key)) if positive else (query, key)
+    key = b.node("Transpose", key, perm=[0, 1, 3, 2])
+    pads = [0] * 8
+    pads[4 + axis] = 1
+    value = b.node("Pad", value, integers(*pads), b.constant(np.float32(1)))
+    if turned:
+        sums = b.node("MatMul", b.node("MatMul", value, key), query)
+    else:
+        sums = b.node("MatMul", query, b.node("MatMul", key, value))
+    if split:
+        above, below = (f"{sums}_{number}" for number in range(2))
+        b.nodes.append(onnx.helper.make_node("Split", [sums, integers(SIZE, 1)], [above, below], axis=axis))
+    else:
+        above, below = part(sums, 0, -1), part(sums, -1, 2**63 - 1)
+    y = b.node("Div", above, b.node("Add", below, b.constant(np.float32(1e-15))))
+    y = y if turned else b.node("Transpose", y, perm=[0, 1, 3, 2])
+    y = b.node("Reshape", y, integers(-1, WIDTH, SIDE, SIDE))
+    return b.model(b.same_conv(y, WIDTH, 4, kernel=1, name="y"), rank=4)
+
+
+@pytest.mark.parametrize("split", [False, True])
+@pytest.mark.parametrize("batch", [1, "N"])
+@pytest.mark.parametrize("turned", [False, True])
+def test_numbers(turned: bool, batch: int | str, split: bool, rng: Rng) -> None:
+    model = network(rng, turned=turned, batch=batch, split=split)
+    x = rng.normal(size=(3, 3, SIDE, SIDE)).astype(np.float32)
+    made = prepare(model)
+    assert not {node.op_type for node in made.graph.node} & {"Div", "Pad", "Split"}
+    expected = outputs_of(model, x)
+    np.testing.assert_allclose(outputs_of(made, x), expected, rtol=1e-4, atol=1e-5 * np.abs(expected).max())
+
+
+def test_queries_of_zero(rng: Rng) -> None:
+    """Where none is positive the quotient is 0, as it was."""
+    model = network(rng, turned=False, bias=-100.0)
+    x = rng.normal(size=(2, 3, SIDE, SIDE)).astype(np.float32)
+    for made in (prepare(model), quantized(model, x).model):
+        found, expected = outputs_of(made, x), outputs_of(model, x)
+        assert np.isfinite(found).all() and np.abs(found - expected).max() < 0.02 * max(np.abs(expected).max(), 1)
+
+
+def test_what_may_be_negative_stays(rng: Rng) -> None:
+    """The sum of its channels may be zero where the quotient is not."""
+    assert any(node.op_type == "Div" for node in prepare(network(rng, turned=False, positive=False)).graph.node)
+
+
+@pytest.mark.parametrize("turned", [False, True])
+def test_on_the_machine(turned: bool, rng: Rng, seed: int, tmp_path: Path) -> None:
+    """One graph, whose layers are onnxruntime's but for a step."""
+    model = network(rng, turned=turned)
+    x = rng.normal(size=(16, 3, SIDE, SIDE)).astype(np.float32)
+    found = quantized(model, x, method="minmax")
+    (tmp_path / "m.onnx").write_bytes(found.model.SerializeToString())
+    imported = load_model(tmp_path / "m.onnx", machine=Machine.of(CONFIG))
+    assert max(row.largest for row in compare_model(imported, {"x": x[:2]}).layers) <= 1
+    run_and_compare(*compile_kept(imported.graph, CONFIG), seed, ("load", "store"))
+
+
+def test_tokens_of_all_sizes() -> None:
+    """Some are a sixtieth of others, which would leave them few steps above and below; the quotients are as large."""
+    rng = np.random.default_rng(0)
+    model = network(rng, turned=False)
+    x = (20 * rng.normal(size=(16, 3, SIDE, SIDE)) * 60 ** -rng.random((16, 1, SIDE, SIDE))).astype(np.float32)
+    expected, found = (outputs_of(each, x) for each in (model, quantized(model, x, method="minmax").model))
+    # 6 dB if queries keep their size.
+    assert 10 * np.log10((expected**2).sum() / ((found - expected)**2).sum()) > 10
