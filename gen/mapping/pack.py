@@ -6,6 +6,7 @@ them. Weights beyond ``weight_bits`` are split over several slots of the same in
 """
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import numpy as np
 
@@ -14,7 +15,7 @@ from cores.config import NpuConfig
 from gen.ir.graph import Conv
 from gen.tiling.weights import ReductionSlice, TileSlices
 
-__all__ = ["is_spread", "pack", "pack_lanes", "slices_of", "weight_parts"]
+__all__ = ["is_pruned", "is_spread", "pack", "pack_lanes", "slices_of", "weight_parts"]
 
 
 def is_spread(layer: Conv, tile: int, config: NpuConfig) -> bool:
@@ -23,13 +24,14 @@ def is_spread(layer: Conv, tile: int, config: NpuConfig) -> bool:
     return bool(config.depthwise) and config.oc_groups > 1 and not layer.depthwise and rest <= config.ic_lanes
 
 
-def _blocks_of_tile(layer: Conv, tile: int, config: NpuConfig) -> tuple[int, np.ndarray]:
+def _blocks_of_tile(layer: Conv, tile: int, config: NpuConfig, narrow: bool) -> tuple[int, np.ndarray]:
     """First input block of an output tile, and its weights (blocks, taps, tm, tn) int16; zero where no channels are.
 
     All groups of output lanes have the weights of a spread tile.
     """
     tm, tn = config.oc_lanes, config.ic_lanes
-    weights = layer.weights[tile * tm:(tile + 1) * tm]
+    together = tn if narrow else tm
+    weights = layer.weights[tile * together:(tile + 1) * together]
     rows, channels, kernel_h, kernel_w = weights.shape
     taps = kernel_h * kernel_w
     if layer.depthwise:
@@ -45,7 +47,7 @@ def _blocks_of_tile(layer: Conv, tile: int, config: NpuConfig) -> tuple[int, np.
     out[:full, :, :rows] = flat[:, :full * tn].reshape(rows, full, tn, taps).transpose(1, 3, 0, 2)
     if full < blocks:
         out[full, :, :rows, :channels - full * tn] = flat[:, full * tn:].transpose(2, 0, 1)
-    if is_spread(layer, tile, config):
+    if narrow or is_spread(layer, tile, config):
         out = np.tile(out[:, :, :tn], (1, 1, config.oc_groups, 1))
     return 0, out
 
@@ -142,17 +144,18 @@ def _runs(keys: np.ndarray) -> Iterator[tuple[int, int]]:
         yield start, end - start
 
 
-def slices_of(layer: Conv, config: NpuConfig) -> TileSlices:
+def slices_of(layer: Conv, config: NpuConfig, *, narrow: bool = False) -> TileSlices:
     """The reduction slices of a layer's output tiles, whose weights follow each other in that order.
 
+    ``narrow``: each channel block of the output is a tile, which is spread; otherwise as many as the output lanes have.
     For each output tile and block the cheaper of two forms is taken: all channels without indices (and, where weights
     exceed ``weight_bits``, an indexed slice with the excess), or only the non-zeros with indices.
     """
     tiles: list[tuple[ReductionSlice, ...]] = []
     taps = layer.weights[0, 0].size
     offset = 0
-    for tile in range(-(-layer.weights.shape[0] // config.oc_lanes)):
-        first, weights = _blocks_of_tile(layer, tile, config)
+    for tile in range(-(-layer.weights.shape[0] // (config.ic_lanes if narrow else config.oc_lanes))):
+        first, weights = _blocks_of_tile(layer, tile, config, narrow)
         needed = _groups_needed(weights, config)
         excess = _excess(weights, config)
         extra = np.zeros_like(needed) if excess is None else _groups_needed(excess, config)
@@ -173,11 +176,11 @@ def slices_of(layer: Conv, config: NpuConfig) -> TileSlices:
     return tuple(tiles)
 
 
-def pack(layer: Conv, tiles: TileSlices, config: NpuConfig) -> np.ndarray:
-    """A layer's weights as its slices (`slices_of`) take them: uint8 (beats, tn)."""
+def pack(layer: Conv, tiles: TileSlices, config: NpuConfig, *, narrow: bool = False) -> np.ndarray:
+    """A layer's weights as its slices (`slices_of`, of the same ``narrow``) take them: uint8 (beats, tn)."""
     chunks: list[np.ndarray] = []
     for tile, slices in enumerate(tiles):
-        first, weights = _blocks_of_tile(layer, tile, config)
+        first, weights = _blocks_of_tile(layer, tile, config, narrow)
         excess = _excess(weights, config)
         whole = {block for reduction in slices if reduction.kind == StepKind.DENSE
                  for block in range(reduction.block, reduction.block + reduction.blocks)}
@@ -190,6 +193,25 @@ def pack(layer: Conv, tiles: TileSlices, config: NpuConfig) -> np.ndarray:
                 steps = _indexed_steps(rest[blocks], reduction.groups, config)
             chunks.append(steps.reshape(-1, config.beat_bytes))
     return np.concatenate(chunks)
+
+
+def is_pruned(layer: Conv, tiles: TileSlices, config: NpuConfig, *, narrow: bool = False) -> bool:
+    """Whether slices of a layer (`slices_of`, of the same ``narrow``) take fewer steps than if all of its weights were
+    there: those within its groups.
+    """
+    if layer.groups > 1:
+        parts = (size // layer.groups for size in layer.weights.shape[:2])
+        within = np.kron(np.eye(layer.groups, dtype=np.int16), np.ones(tuple(parts), np.int16))
+        full = _steps(slices_of(replace(layer, weights=within[:, :, None, None]), config, narrow=narrow))
+    else:
+        whole, rest = divmod(layer.weights.shape[1], config.ic_lanes)
+        full = len(tiles) * (whole * config.groups_dense + -(-rest // config.nnz_lanes))
+    return _steps(tiles) < full
+
+
+def _steps(tiles: TileSlices) -> int:
+    """Steps of a tap."""
+    return sum(reduction.blocks * reduction.groups for tile in tiles for reduction in tile)
 
 
 def _excess(weights: np.ndarray, config: NpuConfig) -> np.ndarray | None:

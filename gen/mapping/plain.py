@@ -18,7 +18,7 @@ from gen.lowering.buffer_allocation import BufferRing, Chunk
 from gen.lowering.mapped import PlacedLayer
 from gen.lowering.tiles import Tile, Tiles
 from gen.mapping.base import LayerContext, Mapping
-from gen.mapping.pack import is_spread, pack, slices_of
+from gen.mapping.pack import is_pruned, is_spread, pack, slices_of
 from gen.tiling.geometry import MAX_BLOCKS, Geometry, SpatialTile
 from gen.tiling.schedule import (
     CHUNK_CYCLES,
@@ -147,13 +147,10 @@ class PlainMapping(ConvMapping):
             return "narrow"
         return "sparse" if self.is_sparse else "dense"
 
-    @property
+    @cached_property
     def is_sparse(self) -> bool:
         """Whether it takes fewer steps than if all weights were there."""
-        config = self.config
-        full, rest = divmod(self.layer.weights.shape[1], config.ic_lanes)
-        dense = len(self.tiles) * (full * config.groups_dense + -(-rest // config.nnz_lanes))
-        return sum(reduction.blocks * reduction.groups for tile in self.tiles for reduction in tile) < dense
+        return is_pruned(self.layer, self.tiles, self.config)
 
     @property
     def useful_macs(self) -> int:

@@ -11,6 +11,7 @@ from gen.mapping.binary import BinaryLayers, BinaryMapping
 from gen.mapping.dilated import DilatedMapping
 from gen.mapping.fused import fuse
 from gen.mapping.gather import GatherMapping
+from gen.mapping.grouped import GroupedMapping
 from gen.mapping.matmul import MatMulMapping
 from gen.mapping.matrix import MatrixMapping
 from gen.mapping.move import MoveMapping
@@ -27,7 +28,7 @@ __all__ = ["MAPPINGS", "choose", "map_graph"]
 
 #: Of two that cost the same the first is taken.
 MAPPINGS: tuple[type[Mapping], ...] = (
-    StochasticMapping, BinaryMapping, WindowMapping, GatherMapping, WinogradMapping, DilatedMapping,
+    StochasticMapping, BinaryMapping, WindowMapping, GroupedMapping, GatherMapping, WinogradMapping, DilatedMapping,
     PlainMapping, MatrixMapping, PoolMapping, MoveMapping, TurnMapping, MatMulMapping, RowMapping)
 
 

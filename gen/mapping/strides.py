@@ -97,8 +97,9 @@ def _rest(layer: Conv, factor: int, source: Tensor, tensor: Tensor) -> Conv:
     filled = np.zeros((outputs, channels, rows, taps * factor), np.int16)
     filled[..., :columns] = weights
     parts = filled.reshape(outputs, channels, rows, taps, factor).transpose(0, 4, 1, 2, 3)
-    return replace(layer, input=tensor.name, depthwise=False, stride=(layer.stride[0], layer.stride[1] // factor),
-                   weights=np.ascontiguousarray(parts.reshape(outputs, factor * channels, rows, taps)),
+    return replace(layer, input=tensor.name, depthwise=False, groups=1,
+                   stride=(layer.stride[0], layer.stride[1] // factor), weights=np.ascontiguousarray(
+                       parts.reshape(outputs, factor * channels, rows, taps)),
                    pads=(layer.pads[0], 0, layer.pads[2], 0), pad_value=layer.padding(source.zero_point))
 
 

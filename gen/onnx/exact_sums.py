@@ -36,7 +36,7 @@ def exact_sums(graph: GraphBuilder, value: Pending) -> Host | None:
     origins = least + 128 + _PART * np.arange(parts)
     bias = np.repeat((odd or 0) - step * origins, channels)
     multiplier, shift = (np.full(parts * channels, number) for number in (_HALF if step == 2 else _ONE))
-    arguments = {**value.arguments, "weights": np.tile(value.arguments["weights"], (parts, 1, 1, 1))}
+    arguments = {**value.arguments, "weights": np.tile(value.arguments["weights"], (parts, 1, 1, 1)), "groups": 1}
     shape = (parts * channels, *value.shape[1:])
     order = np.arange(int(np.prod(shape))).reshape(1, *shape)
     output = graph.add_layer(replace(value, arguments=arguments, order=order, shape=shape),

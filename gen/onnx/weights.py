@@ -22,12 +22,15 @@ _ONE_SIZE = 1e-5
 
 @dataclass(frozen=True, eq=False)
 class Kernel:
-    """``weights`` int16 as in `gen.ir.graph.Conv`, their ``scale`` and the real ``bias``, both (OC,) float64."""
+    """``weights`` int16, ``depthwise`` and ``groups`` as in `gen.ir.graph.Conv`; the weights' ``scale`` and the real
+    ``bias``, both (OC,) float64.
+    """
 
     weights: np.ndarray
     scale: np.ndarray
     bias: np.ndarray
     depthwise: bool = False
+    groups: int = 1
 
 
 def convolved(name: str, source: Real, kernel: Kernel, windows: Windows, order: np.ndarray,
@@ -37,7 +40,7 @@ def convolved(name: str, source: Real, kernel: Kernel, windows: Windows, order: 
     total = weights.sum(axis=(1, 2, 3), dtype=np.int64)
     return Pending(
         name=name, nodes=(name,), order=order, shape=(weights.shape[0], *windows.output), layer=Conv,
-        arguments=dict(input=source.quantised.tensor, weights=weights, depthwise=kernel.depthwise,
+        arguments=dict(input=source.quantised.tensor, weights=weights, depthwise=kernel.depthwise, groups=kernel.groups,
                        stride=windows.stride, pads=windows.pads, pad_value=pad_value),
         scale=source.scale * kernel.scale, offset=-source.zero_point * total, bias=kernel.bias)
 

@@ -14,7 +14,7 @@ RECORDED = Path(__file__).with_name("recorded.json")
 
 @dataclass(frozen=True, kw_only=True)
 class Figures:
-    """``macs``: multiplications that the accelerator issues for a sample, those of groups' and dilations' zeros too.
+    """``macs``: multiplications of the layers on the accelerator for a sample, those of dilations' zeros too.
 
     ``host_nodes``, ``host_products``: on the processor; the latter are convolutions and matrix products. ``switches``:
     between the two. ``different``: of the ``compared`` values those that the functional simulator has otherwise than

@@ -1,6 +1,6 @@
 """Convolutions, in the forms that machines have."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from math import prod
 from typing import Self
@@ -10,6 +10,7 @@ import numpy as np
 from cores.arch.numerics import POSITIONS
 from cores.arch.stochastic import LENGTH_BITS, Circuit
 from gen.ir.epilogue.base import Range
+from gen.ir.host import is_integer
 from gen.ir.layers.base import Layer
 from gen.ir.rules import are_integers
 from gen.ir.tensor import Tensor
@@ -51,13 +52,15 @@ class Conv(Layer):
     """Convolution (a matrix product is one whose kernel covers its input).
 
     ``weights``: (OC, IC, KH, KW) int16, or (C, 1, KH, KW) if ``depthwise``; real integer weights with their zero point
-    subtracted, so -255..255. A convolution whose input has ``signs`` and whose weights are -1 and +1 is binary. With
-    ``winograd`` its sums are those of that form, which ``requantize`` goes with; with ``stochastic`` they are near the
-    layer's own.
+    subtracted, so -255..255. Unless depthwise, its channels may be in ``groups`` of as many neighbours each, of outputs
+    as of inputs; weights between two groups are zero. A convolution whose input has ``signs`` and whose weights are -1
+    and +1 is binary. With ``winograd`` its sums are those of that form, which ``requantize`` goes with; with
+    ``stochastic`` they are near the layer's own.
     """
 
     weights: np.ndarray
     depthwise: bool = False
+    groups: int = 1
     winograd: NarrowWinograd | None = None
     stochastic: Stochastic | None = None
 
@@ -82,12 +85,23 @@ class Conv(Layer):
         oc, ic, *kernel = weights.shape
         if not ((oc, ic) == (source.shape[0], 1) if self.depthwise else ic == source.shape[0]):
             yield "weights do not fit the input's channels"
+        yield from self._group_problems()
         if self.winograd:
             if (kernel, tuple(self.stride), self.depthwise) != ([3, 3], (1, 1), False):
                 yield "only dense 3x3 layers of stride 1 have a narrow Winograd form"
             yield from _winograd_problems(self.winograd, oc, ic)
         if self.stochastic:
             yield from self._stochastic_problems(self.stochastic, source)
+
+    def _group_problems(self) -> Iterator[str]:
+        groups, (oc, ic) = self.groups, self.weights.shape[:2]
+        if not is_integer(groups, 1, min(oc, ic)) or oc % groups or ic % groups:
+            yield f"{oc} output and {ic} input channels are not in {groups!r} groups of as many each"
+        if groups > 1:
+            parts = self.weights.reshape(groups, oc // groups, groups, -1)
+            own = sum(np.count_nonzero(parts[group, :, group]) for group in range(groups))
+            if np.count_nonzero(self.weights) != own:
+                yield "weights between two groups of channels must be zero"
 
     def _stochastic_problems(self, form: Stochastic, source: Tensor) -> Iterator[str]:
         if self.winograd or self.depthwise:
@@ -151,7 +165,11 @@ class Conv(Layer):
         return replace(self, weights=np.where(dead, 0, self.weights).astype(np.int16), winograd=winograd)
 
     def macs(self, target: Tensor) -> int:
-        return self.weights.size * target.shape[1] * target.shape[2]
+        return self.weights.size // self.groups * target.shape[1] * target.shape[2]
+
+    @property
+    def form(self) -> Hashable:
+        return *super().form, self.groups    # type: ignore[misc]
 
 
 def _winograd_problems(form: NarrowWinograd, oc: int, ic: int) -> Iterator[str]:

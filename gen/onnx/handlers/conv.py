@@ -148,11 +148,12 @@ def _below(context: Context, source: Real, folded: _Folded) -> Real | None:
 
 @HANDLERS.handles("Conv", conditions=(
     "a layer of its own; one or two spatial axes, constant weights. Horizontal strides above 7 where they are products "
-    "of shorter ones, as those of patch embeddings are. Groups other than depthwise as a full convolution with zeros. "
-    "Dilation along an axis, where the other is 1, without zeros, after a copy where it does not divide the length; "
-    "any other as a kernel of 63x63 at most, of whose zeros those columns alone take time that are no multiple of the "
-    "pixels of a word apart. Taps that see nothing but padding are left out. A copy first for more padding than the "
-    f"machine has, {MAX_PADS[0]} rows and {MAX_PADS[1]} columns a side, up to {_MOST_COPIES} times that"))
+    "of shorter ones, as those of patch embeddings are. Groups other than depthwise without the blocks of zeros "
+    "between them. Dilation along an axis, where the other is 1, without zeros, after a copy where it does not divide "
+    "the length; any other as a kernel of 63x63 at most, of whose zeros those columns alone take time that are no "
+    "multiple of the pixels of a word apart. Taps that see nothing but padding are left out. A copy first "
+    f"for more padding than the machine has, {MAX_PADS[0]} rows and {MAX_PADS[1]} columns a side, up to "
+    f"{_MOST_COPIES} times that"))
 def convolution(context: Context, inputs: Inputs) -> Value:
     node = context.node
     padded = inputs[0] if isinstance(inputs[0], Padded) else None
@@ -194,4 +195,5 @@ def convolution(context: Context, inputs: Inputs) -> Value:
     if merged is None and context.graph.tensors[source.quantised.tensor].zero_point != source.zero_point:
         pad_value = source.zero_point   # zero is elsewhere for this reader
     bias = bias_of(at(inputs, 2), weights.shape[0], broadcast=False)
-    return convolved(node.name, source, Kernel(weights, scale, bias, depthwise), windows, order, pad_value)
+    kernel = Kernel(weights, scale, bias, depthwise, 1 if depthwise else groups)
+    return convolved(node.name, source, kernel, windows, order, pad_value)

@@ -1,0 +1,143 @@
+"""Convolutions in groups, without the zeros between these."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from cores.arch.instruction import Instruction
+from cores.arch.isa import Opcode, WordForm
+from cores.config import NpuConfig
+from gen.ir.errors import GraphError
+from gen.ir.graph import Conv, Graph, output_size
+from gen.ir.tensor import Requantize, Tensor
+from gen.ir.verify import verify
+from gen.mapping.base import MappingContext
+from gen.mapping.grouped import GroupedMapping
+from gen.mapping.plain import PlainMapping
+from gen.onnx.handlers.conv import ungrouped
+from gen.options import CompileOptions
+from gen.program.program import Program
+from sim.cycles import estimate
+from tests.compiled import compile_kept
+from tests.every_order import check_in_every_order
+
+Rng = np.random.Generator
+
+#: Lanes that reach all channels of a block and lanes that do not; the last has small memories.
+CONFIGS = {
+    "256": NpuConfig.preset(256, depthwise=1), "1024": NpuConfig.preset(1024, depthwise=1),
+    "1024 dense": NpuConfig.preset(1024, "dense", depthwise=1), "plain": NpuConfig.preset(256),
+    "small": NpuConfig(oc_lanes=16, ic_lanes=8, nnz_lanes=4, depthwise=1, input_depth=256, acc_depth=64,
+                       weight_depth=512, queue_depth=4),
+}
+
+
+def grouped_graph(rng: Rng, groups: int, inputs: int, outputs: int, *, kernel: tuple[int, int] = (3, 3),
+                  stride: tuple[int, int] = (1, 1), size: tuple[int, int] = (9, 11), pad: int = 1, limit: int = 120,
+                  density: float = 1.0) -> Graph:
+    """A layer of so many ``inputs`` and ``outputs`` a group."""
+    weights = rng.integers(-limit, limit + 1, (groups * outputs, inputs, *kernel)).astype(np.int16)
+    weights *= rng.random(weights.shape) < density
+    made = [output_size(length, taps, step, pad, pad) for length, taps, step in zip(size, kernel, stride, strict=True)]
+    spread = float(np.sqrt(max(1.0, (weights.astype(float)**2).sum(axis=(1, 2, 3)).mean()))) * 60
+    stage = Requantize(rng.integers(-999, 999, len(weights)), np.full(len(weights), 60_000),
+                       np.full(len(weights), int(np.log2(spread)) + 10), 3, -128, 127)
+    layer = Conv("layer", "x", "y", weights=ungrouped(weights, groups), groups=groups, stride=stride, pads=(pad,) * 4,
+                 requantize=stage)
+    return Graph("grouped", {"x": Tensor("x", (groups * inputs, *size), 1.0, int(rng.integers(-128, 128))),
+                             "y": Tensor("y", (len(weights), *made), 1.0, 3)},
+                 (layer,), {"input": ("x", ())}, {"output": ("y", ())})
+
+
+def slots(program: Program) -> int:
+    """Multiplier slots that a program issues, those of pixels beyond a row's last among them."""
+    config, issued = program.config, 0
+    geometry: Instruction | None = None
+    for instruction in program.instructions:
+        if instruction.opcode == Opcode.COMPUTE_SET:
+            geometry = instruction
+        elif instruction.opcode == Opcode.COMPUTE:
+            assert geometry is not None
+            words = -(-geometry["cols"] // config.word_columns(spread=geometry["words"] == WordForm.SPREAD))
+            issued += (instruction["blocks"] * instruction["groups"] * geometry["kernel_h"] * geometry["kernel_w"]
+                       * geometry["rows"] * words * config.macs)
+    return issued
+
+
+@pytest.mark.parametrize("config", CONFIGS)
+def test_values(config: str, rng: Rng, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In every order: groups that share blocks and that go over their ends, unequal ones, odd maps, wide weights."""
+    monkeypatch.setattr(GroupedMapping, "demanded", True)
+    modes = set()
+    for _ in range(6):
+        groups, inputs, outputs = int(rng.integers(2, 9)), *(int(count) for count in rng.integers(1, 25, 2))
+        kernel = tuple(int(taps) for taps in rng.integers(1, 4, 2))
+        graph = grouped_graph(
+            rng, groups, inputs, outputs, kernel=(kernel[0], kernel[1]),
+            stride=(int(rng.integers(1, 3)), int(rng.integers(1, 3))),
+            size=(int(rng.integers(3, 15)), int(rng.integers(3, 20))), pad=int(rng.integers(0, 2)),
+            limit=int(rng.choice([120, 255])), density=float(rng.choice([1.0, 1.0, 0.3])))
+        verify(graph)
+        program, graph = compile_kept(graph, CONFIGS[config])
+        check_in_every_order(program, graph, seed)
+        modes.add(program.layers[0].mode)
+    if config != "plain":
+        assert "grouped" in modes
+
+
+@pytest.mark.parametrize("width", [4, 8, 16])
+def test_no_zeros_are_multiplied(width: int, rng: Rng) -> None:
+    """Of groups that blocks consist of; without the unit each block takes the time of both groups of lanes."""
+    graph = grouped_graph(rng, 128 // width, width, width, size=(16, 16))
+    program, plain = (compile_kept(graph, CONFIGS[config])[0] for config in ("256", "plain"))
+    macs = 128 * width * 9 * 256
+    assert [layer.macs for layer in (*program.layers, *plain.layers)] == [macs, macs]
+    assert program.layers[0].useful_macs == macs
+    assert (slots(program), slots(plain)) == (macs, 2 * macs)
+    cycles = [estimate(one.config, one.code).cycles for one in (program, plain)]
+    assert cycles[0] < 0.6 * cycles[1]
+
+
+def test_estimate(rng: Rng) -> None:
+    """What mappings are compared by is near what the time model says, and the cheaper one is taken."""
+    for inputs, outputs, size in ((8, 8, (28, 28)), (16, 16, (7, 7)), (56, 28, (14, 14)), (4, 8, (56, 56))):
+        graph = grouped_graph(rng, 8, inputs, outputs, size=size)
+        context = MappingContext(graph, CONFIGS["256"], CompileOptions()).context(graph.layers[0])
+        found, plain = GroupedMapping.propose(context), PlainMapping.propose(context)
+        assert found and plain and found.cost < plain.cost
+        program, _ = compile_kept(graph, CONFIGS["256"])
+        assert program.layers[0].mode == "grouped"
+        assert estimate(program.config, program.code).cycles == pytest.approx(found.plan.cycles, rel=0.1)
+
+
+def test_wide_groups_do_not_fit(rng: Rng) -> None:
+    """One output tile reads more than the input buffer holds: the layer is computed tap by tap, in chunks."""
+    graph = grouped_graph(rng, 2, 400, 8, kernel=(1, 1), pad=0, size=(5, 9))
+    program, graph = compile_kept(graph, CONFIGS["small"])
+    assert program.layers[0].mode != "grouped"
+    check_in_every_order(program, graph, 1)
+
+
+def test_pruned_groups(rng: Rng) -> None:
+    graph = grouped_graph(rng, 8, 16, 16, size=(16, 16))
+    program, pruned = compile_kept(graph, CONFIGS["256"], density=0.25)
+    assert program.layers[0].mode == "grouped"
+    # The layer reads a model input, so it stays.
+    assert program.layers[0].useful_macs == program.layers[0].macs
+    layer = pruned.layers[0]
+    assert isinstance(layer, Conv)
+    few = replace(layer, weights=layer.weights * (np.arange(128)[None, :, None, None] % 4 == 0))
+    program, computed = compile_kept(replace(graph, layers=(few,)), CONFIGS["256"])
+    check_in_every_order(program, computed, 1)
+    assert program.layers[0].useful_macs == np.count_nonzero(few.weights) * 256 < program.layers[0].macs / 3
+
+
+@pytest.mark.parametrize("groups, message", [
+    (3, "are not in 3 groups"), (0, "are not in 0 groups"), (8, "between two groups of channels must be zero")])
+def test_rules(groups: int, message: str, rng: Rng) -> None:
+    graph = grouped_graph(rng, 4, 4, 4)
+    layer = graph.layers[0]
+    assert isinstance(layer, Conv)
+    with pytest.raises(GraphError, match=message):
+        verify(replace(graph, layers=(replace(layer, groups=groups),)))
