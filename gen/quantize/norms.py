@@ -1,7 +1,8 @@
 """Normalisations over pixels, as the layers that make them.
 
 InstanceNormalization and GroupNormalization take mean and variance of all pixels of a channel, or of a group of
-channels; a LayerNormalization of several axes of (N, C, ...) does so of a channel, or of all. Each step is a layer of
+channels; a LayerNormalization or RMSNormalization of several axes of (N, C, ...) does so of a channel, or of all, the
+latter without the mean. Each step is a layer of
 the machine, the scale of whose result samples tell: averages of pixels; those of a group's channels, as 1x1
 convolutions; a difference; its square, as a table, with averages again; the inverse root, as a table; and a product.
 """
@@ -29,7 +30,7 @@ def spread_norms(model: onnx.ModelProto) -> onnx.ModelProto:
 @dataclass(frozen=True)
 class _Norm:
     """``source`` normalised, in ``groups`` of its channels, with a scale and a bias for each channel, (C,), or for each
-    value, (C, ...).
+    value, (C, ...). ``centred``: the mean is subtracted.
     """
 
     name: str
@@ -39,6 +40,7 @@ class _Norm:
     epsilon: float
     scale: np.ndarray
     bias: np.ndarray
+    centred: bool = True
 
 
 class _Norms(Rewriting):
@@ -60,7 +62,7 @@ class _Norms(Rewriting):
         return list(self._steps(norm))
 
     def _norm(self, node: NodeProto) -> _Norm | None:
-        if node.op_type == "LayerNormalization":
+        if node.op_type in ("LayerNormalization", "RMSNormalization", "SimplifiedLayerNormalization"):
             return self._of_axes(node)
         if node.op_type not in ("InstanceNormalization", "GroupNormalization"):
             return None
@@ -93,7 +95,7 @@ class _Norms(Rewriting):
         if all(_is_of_channels(number) for number in (scale, bias)):
             scale, bias = (number.reshape(values[0], -1)[:, 0] for number in (scale, bias))
         return _Norm(node.name, node.input[0], node.output[0], 1 if axis == 1 else values[0],
-                     attributes.get("epsilon", 1e-5), scale, bias)
+                     attributes.get("epsilon", 1e-5), scale, bias, node.op_type == "LayerNormalization")
 
     def _grouped(self, source: str, result: str) -> tuple[str, str]:
         """Input and result of what a node normalises between two Reshapes, or of the node alone."""
@@ -137,12 +139,15 @@ class _Norms(Rewriting):
             if grouped:
                 yield matrix(mean.output[0], members * norm.groups / channels)
 
-        yield from (means := list(of_group(norm.source)))
-        if grouped:
-            yield (mean := matrix(means[-1].output[0], members.T))
-            means.append(mean)
-        yield (less := node("Sub", norm.source, means[-1].output[0]))
-        yield (square := node("Mul", less.output[0], less.output[0]))
+        source = norm.source
+        if norm.centred:
+            yield from (means := list(of_group(source)))
+            if grouped:
+                yield (mean := matrix(means[-1].output[0], members.T))
+                means.append(mean)
+            yield (less := node("Sub", source, means[-1].output[0]))
+            source = less.output[0]
+        yield (square := node("Mul", source, source))
         yield from (variances := list(of_group(square.output[0])))
         epsilon = self._constant(norm.name, np.array(norm.epsilon, np.float32))
         yield (sum_ := node("Add", variances[-1].output[0], epsilon))
@@ -155,7 +160,7 @@ class _Norms(Rewriting):
         behind = [(op, number.reshape(number.shape if number.ndim > 1 else column))
                   for op, number, wanted in (("Mul", norm.scale, norm.scale.ndim > 1),
                                              ("Add", norm.bias, norm.bias.any())) if wanted]
-        yield (made := node("Mul", less.output[0], factor.output[0], result="" if behind else norm.result))
+        yield (made := node("Mul", source, factor.output[0], result="" if behind else norm.result))
         for place, (op, number) in enumerate(behind, 1):
             yield (made := node(op, made.output[0], self._constant(norm.name, number),
                                 result=norm.result if place == len(behind) else ""))

@@ -96,19 +96,33 @@ def in_heads(b: Blocks) -> str:
     return b.node("Reshape", b.node("Transpose", b.node("Attention", *heads), perm=[0, 2, 1, 3]), "join")
 
 
+def past(b: Blocks) -> list[str]:
+    """Keys and values of earlier tokens."""
+    b.constants.append(numpy_helper.from_array(np.array([0, 0, _HEADS, _SIZE]), "split"))
+    return [b.node("Transpose", b.node("Reshape", b.linear("x"), "split"), perm=[0, 2, 1, 3]) for _ in range(2)]
+
+
 def after_past(b: Blocks) -> str:
     """Keys and values of earlier tokens in front, and a mask for all of them."""
-    b.constants.append(numpy_helper.from_array(np.array([0, 0, _HEADS, _SIZE]), "split"))
-    past = [b.node("Transpose", b.node("Reshape", b.linear("x"), "split"), perm=[0, 2, 1, 3]) for _ in range(2)]
     seen = np.ones((_TOKENS, 2 * _TOKENS), bool)
     seen[:, 3:6] = False
-    return b.node("Attention", *b.three(), b.array(seen), *past, outputs=3, q_num_heads=_HEADS, kv_num_heads=_HEADS)
+    return b.node("Attention", *b.three(), b.array(seen), *past(b), outputs=3, q_num_heads=_HEADS,
+                  kv_num_heads=_HEADS)
+
+
+def causal_after_past(b: Blocks) -> str:
+    """A token sees all earlier ones, itself, and none later."""
+    return b.node("Attention", *b.three(), "", *past(b), outputs=3, q_num_heads=_HEADS, kv_num_heads=_HEADS,
+                  is_causal=1)
 
 
 def several_after_past(b: Blocks) -> str:
-    b.constants.append(numpy_helper.from_array(np.array([0, 0, _HEADS, _SIZE]), "split"))
-    past = [b.node("Transpose", b.node("Reshape", b.linear("x"), "split"), perm=[0, 2, 1, 3]) for _ in range(2)]
-    return b.microsoft("MultiHeadAttention", *b.three(), "", "", "", *past, outputs=3, num_heads=_HEADS)
+    return b.microsoft("MultiHeadAttention", *b.three(), "", "", "", *past(b), outputs=3, num_heads=_HEADS)
+
+
+def one_way_after_past(b: Blocks) -> str:
+    return b.microsoft("MultiHeadAttention", *b.three(), "", "", "", *past(b), outputs=3, num_heads=_HEADS,
+                       unidirectional=1)
 
 
 def of_microsoft(b: Blocks) -> str:
@@ -154,8 +168,8 @@ def early(b: Blocks) -> str:
 #: Form -> opset.
 FORMS: dict[Callable[[Blocks], str], int] = {
     of_onnx: 23, causal: 24, masked: 23, grouped: 24, masked_later: 24, in_heads: 24, after_past: 24,
-    several_after_past: 17, of_microsoft: 17, one_way: 17, several_heads: 17, with_biases: 17, skipped: 17,
-    simplified: 17, early: 14}
+    causal_after_past: 23, several_after_past: 17, one_way_after_past: 17, of_microsoft: 17, one_way: 17,
+    several_heads: 17, with_biases: 17, skipped: 17, simplified: 17, early: 14}
 forms = pytest.mark.parametrize("form", FORMS, ids=lambda form: form.__name__)
 
 
@@ -181,16 +195,17 @@ def test_the_same_numbers(form: Callable[[Blocks], str], batch: int | str, rng: 
 @pytest.mark.parametrize(("attributes", "low", "high"), [
     ({"left_window_size": 3}, -3, _TOKENS), ({"left_window_size": 2, "right_window_size": 1}, -2, 1),
     ({"left_window_size": 4, "right_window_size": 2, "is_causal": 1}, -4, 0)], ids=("left", "both", "causal"))
-def test_windows(attributes: dict[str, int], low: int, high: int, rng: Rng, tmp_path: Path) -> None:
+@pytest.mark.parametrize("before", [0, _TOKENS])
+def test_windows(before: int, attributes: dict[str, int], low: int, high: int, rng: Rng, tmp_path: Path) -> None:
     """The same as a mask that says which tokens each sees; onnxruntime has no windows."""
     x = rng.normal(size=(1, _TOKENS, _WIDTH)).astype(np.float32)
-    after = np.arange(_TOKENS) - np.arange(_TOKENS)[:, None]
+    after = np.arange(_TOKENS + before) - np.arange(_TOKENS)[:, None] - before
     state, outputs = rng.bit_generator.state, []
     for mask, given in ((None, attributes), ((low <= after) & (after <= high), {})):
         rng.bit_generator.state = state
         b = Blocks(rng, 24 if mask is not None else 25)
-        masks = [] if mask is None else [b.array(mask)]
-        onnx.save(b.model(b.node("Attention", *b.three(), *masks, q_num_heads=_HEADS, kv_num_heads=_HEADS, **given)),
+        inputs = [*b.three(), "" if mask is None else b.array(mask), *(past(b) if before else [])]
+        onnx.save(b.model(b.node("Attention", *inputs, q_num_heads=_HEADS, kv_num_heads=_HEADS, **given)),
                   tmp_path / "m.onnx")
         outputs.append(run(read(tmp_path / "m.onnx").proto, x))
     assert np.array_equal(*outputs)
@@ -208,8 +223,8 @@ def test_a_token_without_keys(mask: np.ndarray, rng: Rng, tmp_path: Path) -> Non
 
 @pytest.mark.slow
 @pytest.mark.parametrize("form", [
-    of_onnx, grouped, masked_later, in_heads, after_past, several_after_past, of_microsoft, several_heads, skipped,
-    simplified, early], ids=lambda form: form.__name__)
+    of_onnx, grouped, masked_later, in_heads, after_past, causal_after_past, several_after_past, of_microsoft,
+    several_heads, skipped, simplified, early], ids=lambda form: form.__name__)
 def test_on_the_accelerator(form: Callable[[Blocks], str], rng: Rng, tmp_path: Path) -> None:
     """From a float model, with a layer after it: nothing is left to the processor, no value differs."""
     b = Blocks(rng, FORMS[form])
@@ -221,7 +236,6 @@ def test_on_the_accelerator(form: Callable[[Blocks], str], rng: Rng, tmp_path: P
 
 @pytest.mark.parametrize(("op", "inputs", "attributes", "why"), [
     ("Attention", 5, {}, "has past keys or values alone"),
-    ("Attention", 6, {"is_causal": 1}, "has past keys, with which"),
     ("Attention", 3, {"q_num_heads": 3, "kv_num_heads": 2}, "no whole number of queries"),
     ("MultiHeadAttention", 1, {}, "packed in one"),
     ("MultiHeadAttention", 5, {}, "has a mask of tokens"),

@@ -62,23 +62,29 @@ def one_scale(b: FloatBuilder, x: str) -> str:
     return b.node("LayerNormalization", x, b.constant(np.full((CHANNELS, SIDE, SIDE), 1.5)), axis=-3)
 
 
+def squares(b: FloatBuilder, x: str) -> str:
+    """Of a sample, without its mean."""
+    b.opset = 23
+    return b.node("RMSNormalization", x, b.constant(b.rng.normal(1, 0.5, (CHANNELS, SIDE, SIDE))), axis=1)
+
+
 def network(rng: Rng, norm, opset: int = 21) -> onnx.ModelProto:
     b = FloatBuilder(rng, [1, 3, SIDE, SIDE], opset=opset)
     x = norm(b, b.same_conv("x", 3, CHANNELS, name="first"))
     return b.model(b.same_conv(x, CHANNELS, 4, kernel=1, name="y"), rank=4)
 
 
-@pytest.mark.parametrize("norm", [instance, group, pytorch, tokens, all_axes, pixels, one_scale])
+@pytest.mark.parametrize("norm", [instance, group, pytorch, tokens, all_axes, pixels, one_scale, squares])
 def test_numbers(norm, rng: Rng) -> None:
     model = network(rng, norm)
     x = rng.normal(size=(3, 3, SIDE, SIDE)).astype(np.float32)
     made = prepare(model)
     assert not {node.op_type for node in made.graph.node} & {
-        "InstanceNormalization", "GroupNormalization", "LayerNormalization"}
+        "InstanceNormalization", "GroupNormalization", "LayerNormalization", "RMSNormalization"}
     np.testing.assert_allclose(outputs_of(made, x), outputs_of(model, x), rtol=0, atol=1e-5)
 
 
-@pytest.mark.parametrize("norm", [instance, pytorch, all_axes, pixels])
+@pytest.mark.parametrize("norm", [instance, pytorch, all_axes, pixels, squares])
 def test_on_the_machine(norm, rng: Rng, seed: int, tmp_path: Path) -> None:
     """One graph, whose layers are onnxruntime's but for a step, and close to the float model."""
     model = network(rng, norm)

@@ -44,6 +44,15 @@ def _past(fused: Fused, place: int) -> tuple[str, str]:
     return keys, values
 
 
+def _tokens_before(fused: Fused, past: tuple[str, str]) -> int:
+    if not past[0]:
+        return 0
+    shape = fused.shape(past[0])
+    if len(shape) != 4 or not shape[2]:
+        raise UnsupportedError("has past keys of a number that is not known; give the model's inputs fixed shapes")
+    return shape[2]
+
+
 def _present(fused: Fused, past: str, new: str, place: int) -> str:
     """Keys or values (N, heads, tokens, channels) behind those of earlier tokens, if there are any: the node's result
     ``place``, if it has that.
@@ -61,17 +70,18 @@ def _joined(fused: Fused, mixed: str) -> None:
                what="joined")
 
 
-def _causal(fused: Fused, queries: int, keys: int, hidden: float) -> str:
-    """No token sees those after it."""
+def _causal(fused: Fused, queries: int, keys: int, before: int, hidden: float) -> str:
+    """No token sees those after it, of which the first has ``before`` others in front."""
     if not queries or not keys:
         raise UnsupportedError("hides later tokens of a number that is not known; give the model's inputs fixed shapes")
-    seen = np.tri(queries, keys, dtype=bool)
+    seen = np.tri(queries, keys, before, dtype=bool)
     return fused.constant(np.where(seen, 0, hidden).astype(np.float32), "causal")
 
 
-def _masks(fused: Fused, queries: int, keys: int, *, has_past: bool) -> list[str]:
+def _masks(fused: Fused, queries: int, keys: int, before: int) -> list[str]:
     """What ONNX's node adds to its scores: the numbers of its mask, and what hides those that the mask does, later
-    tokens, and those beyond a window. ``queries``, ``keys``: how many there are, 0 where that is not known.
+    tokens, and those beyond a window. ``queries``, ``keys``: how many there are, 0 where that is not known; of the
+    latter ``before`` are in front of the queries' own.
     """
     attributes, name = fused.attributes, fused.given(3)
     left, right = (int(attributes.get(f"{side}_window_size", -1)) for side in ("left", "right"))
@@ -86,14 +96,10 @@ def _masks(fused: Fused, queries: int, keys: int, *, has_past: bool) -> list[str
         beyond = keys - total.shape[-1] if total.ndim and total.shape[-1] != 1 else 0
         total = np.pad(total, [(0, 0)] * (total.ndim - 1) + [(0, max(0, beyond))], constant_values=-np.inf)
     if left >= 0 or right >= 0:
-        if has_past:
-            # Versions of the operator differ in where the queries are among all tokens.
-            raise UnsupportedError("hides tokens by their places and has past keys, with which it is not taken apart; "
-                                   "hide them by a mask")
         if not queries or not keys:
             raise UnsupportedError("hides tokens by their places among a number that is not known; give the model's "
                                    "inputs fixed shapes")
-        after = np.arange(keys) - np.arange(queries)[:, None]
+        after = np.arange(keys) - np.arange(queries)[:, None] - before
         hidden = (left >= 0) & (after < -left) | (right >= 0) & (after > right)
         total = total + np.where(hidden, -np.inf, 0)
     if np.isneginf(total).all(axis=-1).any():
@@ -117,8 +123,8 @@ def attention(fused: Fused) -> None:
                                "shares one")
     if not shape[-1]:
         raise UnsupportedError("has heads of a size that is not known; give the model's inputs fixed shapes")
-    before = fused.shape(past[0])[2] if past[0] else 0
-    masks = _masks(fused, shape[-2], keys[-2] and keys[-2] + before, has_past=any(past))
+    before = _tokens_before(fused, past)
+    masks = _masks(fused, shape[-2], keys[-2] and keys[-2] + before, before)
     if flat:
         query, key, value = (_heads(fused, name, number, what) for name, number, what in (
             (query, heads, "query"), (key, of_keys, "key"), (value, of_keys, "value")))
@@ -135,9 +141,10 @@ def attention(fused: Fused) -> None:
         fused.make("Identity", mixed, result=fused.node.output[0], what="result")
 
 
-def _runtime(fused: Fused, projected: list[str], tokens: tuple[int, int] | None, head: int, bias: str,
+def _runtime(fused: Fused, projected: list[str], tokens: tuple[int, int, int] | None, head: int, bias: str,
              past: tuple[str, str] = ("", "")) -> None:
-    """Of onnxruntime, with queries, keys and values of all heads; ``tokens``: of queries and of keys, for a mask.
+    """Of onnxruntime, with queries, keys and values of all heads; ``tokens``: of queries, of keys, and of those that
+    came before, for a mask.
     ``bias``: what is added to the scores; ``past``: keys and values (N, heads, tokens, channels) of earlier tokens.
     """
     heads = int(fused.attributes["num_heads"])
@@ -174,7 +181,7 @@ def projecting_attention(fused: Fused) -> None:
     if fused.given(2):
         projected = [fused.make("Add", name, part, what=f"{what}_sum") for name, part, what in zip(
             projected, _parts(fused, fused.given(2), sizes, "biases"), ("query", "key", "value"), strict=True)]
-    tokens = (fused.shape(source)[1],) * 2 if fused.attributes.get("unidirectional") else None
+    tokens = (fused.shape(source)[1], fused.shape(source)[1], 0) if fused.attributes.get("unidirectional") else None
     _runtime(fused, projected, tokens, sizes[0] // int(fused.attributes["num_heads"]), fused.given(5))
 
 
@@ -195,10 +202,8 @@ def several_heads(fused: Fused) -> None:
             projected, _parts(fused, fused.given(3), sizes, "biases"), ("query", "key", "value"), strict=True)]
     tokens = None
     if fused.attributes.get("unidirectional"):
-        if any(past):
-            raise UnsupportedError("hides later tokens and has past keys, with which it is not taken apart; hide them "
-                                   "by a mask")
-        tokens = fused.shape(fused.given(0))[1], fused.shape(fused.given(1))[1]
+        before, keys = _tokens_before(fused, past), fused.shape(fused.given(1))[1]
+        tokens = fused.shape(fused.given(0))[1], keys and keys + before, before
     _runtime(fused, projected, tokens, sizes[0] // int(fused.attributes["num_heads"]), fused.given(5), past)
 
 

@@ -17,8 +17,8 @@ HANDLERS = Registry()
 
 @HANDLERS.handles("Attention", place=Place.COMPILER, conditions=(
     "is taken apart: MatMul, Mul, Add of masks, Softmax. Masks are constants, causal or windows, and leave each token "
-    "a key. Past keys and values are joined with new ones (Concat); then masks are neither causal nor windows. Without "
-    "scores as a result"))
+    "a key. Past keys and values, of a number that is known, are joined with new ones (Concat). Without scores as a "
+    "result"))
 @HANDLERS.handles("Attention", "MultiHeadAttention", domains=[MICROSOFT], place=Place.COMPILER, conditions=(
     "is taken apart, as that of ONNX; constant weights, and an `attention_bias`. Queries, keys and values are not "
     "packed in one; without masks of tokens, and `do_rotary`; past keys and values of MultiHeadAttention alone"))
