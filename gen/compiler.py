@@ -14,6 +14,7 @@ from gen.lowering.lower import lower
 from gen.lowering.placed import PlacedGraph, require_room
 from gen.lowering.steps import MappedGraph
 from gen.lowering.verify import verify_mapped, verify_placed
+from gen.mapping.arrange_groups import arrange_groups
 from gen.mapping.registry import map_graph
 from gen.mapping.strides import split_strides
 from gen.mapping.turn import turn_matrices
@@ -46,7 +47,7 @@ def prepare(graph: Graph, config: NpuConfig, options: CompileOptions,
     """The graph that a program for these options computes.
 
     It is pruned, and has narrow Winograd layers and layers of streams, if asked for; its parts lie on blocks of
-    channels, and long strides are several.
+    channels, groups of channels share blocks evenly, and long strides are several.
 
     ``samples``: model inputs (N, ...) to which the shifts of such layers are fitted. Raises GraphError for a graph that
     breaks the IR's rules, UnfitError for what the machine cannot compute of it, CompileError for a machine that cannot
@@ -55,7 +56,8 @@ def prepare(graph: Graph, config: NpuConfig, options: CompileOptions,
     verify(graph)
     if options.density is not None:
         graph = prune(graph, config, options.density)
-    graph = turn_matrices(split_strides(align_parts(graph, config.ic_lanes), config), config)
+    graph = arrange_groups(align_parts(graph, config.ic_lanes), config)
+    graph = turn_matrices(split_strides(graph, config), config)
     if options.winograd == "exact" and config.winograd != 2:
         raise CompileError(f"model {graph.name}: exact Winograd layers need a machine with winograd=2 "
                            f"(--winograd-unit 2), not {config.winograd}", code="needs-unit", unit="winograd")

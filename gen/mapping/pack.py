@@ -15,7 +15,7 @@ from cores.config import NpuConfig
 from gen.ir.graph import Conv
 from gen.tiling.weights import ReductionSlice, TileSlices
 
-__all__ = ["is_pruned", "is_spread", "pack", "pack_lanes", "slices_of", "weight_parts"]
+__all__ = ["is_pruned", "is_spread", "pack", "pack_lanes", "slices_of", "steps_of", "weight_parts"]
 
 
 def is_spread(layer: Conv, tile: int, config: NpuConfig) -> bool:
@@ -200,17 +200,18 @@ def is_pruned(layer: Conv, tiles: TileSlices, config: NpuConfig, *, narrow: bool
     there: those within its groups.
     """
     if layer.groups > 1:
-        parts = (size // layer.groups for size in layer.weights.shape[:2])
-        within = np.kron(np.eye(layer.groups, dtype=np.int16), np.ones(tuple(parts), np.int16))
-        full = _steps(slices_of(replace(layer, weights=within[:, :, None, None]), config, narrow=narrow))
+        outputs, inputs = layer.weights.shape[:2]
+        read = layer.weights.reshape(layer.groups, -1, inputs, layer.weights[0, 0].size).any(axis=(1, 3))
+        within = read.repeat(outputs // layer.groups, axis=0).astype(np.int16)
+        full = steps_of(slices_of(replace(layer, weights=within[:, :, None, None]), config, narrow=narrow))
     else:
         whole, rest = divmod(layer.weights.shape[1], config.ic_lanes)
         full = len(tiles) * (whole * config.groups_dense + -(-rest // config.nnz_lanes))
-    return _steps(tiles) < full
+    return steps_of(tiles) < full
 
 
-def _steps(tiles: TileSlices) -> int:
-    """Steps of a tap."""
+def steps_of(tiles: TileSlices) -> int:
+    """Steps of a tap, in all output tiles."""
     return sum(reduction.blocks * reduction.groups for tile in tiles for reduction in tile)
 
 

@@ -10,8 +10,9 @@ from cores.arch.isa import Opcode, WordForm
 from cores.config import NpuConfig
 from gen.ir.errors import GraphError
 from gen.ir.graph import Conv, Graph, output_size
-from gen.ir.tensor import Requantize, Tensor
+from gen.ir.tensor import Part, Requantize, Tensor
 from gen.ir.verify import verify
+from gen.mapping.arrange_groups import arrange_groups
 from gen.mapping.base import MappingContext
 from gen.mapping.grouped import GroupedMapping
 from gen.mapping.plain import PlainMapping
@@ -19,8 +20,9 @@ from gen.onnx.handlers.conv import ungrouped
 from gen.options import CompileOptions
 from gen.program.program import Program
 from sim.cycles import estimate
-from tests.compiled import compile_kept
+from tests.compiled import compile_kept, golden_tensors
 from tests.every_order import check_in_every_order
+from tests.random_layers import random_inputs
 
 Rng = np.random.Generator
 
@@ -127,17 +129,101 @@ def test_pruned_groups(rng: Rng) -> None:
     assert program.layers[0].useful_macs == program.layers[0].macs
     layer = pruned.layers[0]
     assert isinstance(layer, Conv)
-    few = replace(layer, weights=layer.weights * (np.arange(128)[None, :, None, None] % 4 == 0))
+    kept = np.add.outer(np.arange(128), np.arange(128)) % 4 == 0
+    few = replace(layer, weights=layer.weights * kept[:, :, None, None])
     program, computed = compile_kept(replace(graph, layers=(few,)), CONFIGS["256"])
     check_in_every_order(program, computed, 1)
     assert program.layers[0].useful_macs == np.count_nonzero(few.weights) * 256 < program.layers[0].macs / 3
 
 
 @pytest.mark.parametrize("groups, message", [
-    (3, "are not in 3 groups"), (0, "are not in 0 groups"), (8, "between two groups of channels must be zero")])
+    (3, "are not in 3 groups"), (0, "are not in 0 groups"), (8, "for 4 input channels, not for 2 of 16")])
 def test_rules(groups: int, message: str, rng: Rng) -> None:
     graph = grouped_graph(rng, 4, 4, 4)
     layer = graph.layers[0]
     assert isinstance(layer, Conv)
     with pytest.raises(GraphError, match=message):
         verify(replace(graph, layers=(replace(layer, groups=groups),)))
+
+
+# -- the order of channels -------------------------------------------------------------------------------------------
+
+
+def pair_graph(rng: Rng, groups: int, inputs: int, outputs: int, *, size: tuple[int, int] = (9, 11)) -> Graph:
+    """A 1x1 layer, and one in groups that reads what it makes."""
+    graph = grouped_graph(rng, groups, inputs, outputs, size=size)
+    channels = groups * inputs
+    stage = Requantize(rng.integers(-999, 999, channels), rng.integers(50_000, 60_000, channels),
+                       rng.integers(22, 24, channels), graph.tensors["x"].zero_point, -100, 127)
+    first = Conv("first", "in", "x", weights=rng.integers(-120, 121, (channels, 20, 1, 1)).astype(np.int16),
+                 requantize=stage)
+    return replace(graph, tensors={"in": Tensor("in", (20, *size), 1.0, 5), **graph.tensors},
+                   layers=(first, *graph.layers), inputs={"input": ("in", ())})
+
+
+def steps_of_pixels(program: Program, layer: int) -> int:
+    """Steps of all output tiles of a layer, of each pixel."""
+    steps = 0
+    geometry: Instruction | None = None
+    for instruction, owner in zip(program.instructions, program.instruction_layers, strict=True):
+        if instruction.opcode == Opcode.COMPUTE_SET:
+            geometry = instruction
+        elif instruction.opcode == Opcode.COMPUTE and owner == layer:
+            assert geometry is not None
+            taps, pixels = geometry["kernel_h"] * geometry["kernel_w"], geometry["rows"] * geometry["cols"]
+            steps += taps * instruction["blocks"] * instruction["groups"] * pixels
+    return steps
+
+
+#: Lanes, groups and their width, and the steps of a tap of all output blocks in the channels' own order and arranged.
+ARRANGED = [
+    (NpuConfig.preset(256, "dense", depthwise=1), 8, 8, 4 * 2, 4),
+    (NpuConfig.preset(256, "dense"), 8, 4, 2 * 2, 2), (NpuConfig.preset(512), 8, 16, 4 * 4, 4 * 2),
+    (NpuConfig.preset(256, depthwise=1), 4, 24, 2 * (6 + 10 + 6), 6 * 6),
+]
+
+
+@pytest.mark.parametrize("config, groups, width, before, after", ARRANGED)
+def test_arranged(config: NpuConfig, groups: int, width: int, before: int, after: int, rng: Rng, seed: int,
+                  monkeypatch: pytest.MonkeyPatch) -> None:
+    """The layer in front makes channels in an order of fewer steps; what comes out stays the same."""
+    graph = pair_graph(rng, groups, width, width, size=(16, 16))
+    inputs = random_inputs(graph, seed)
+    program, arranged = compile_kept(graph, config)
+    assert steps_of_pixels(program, 1) == 9 * 256 * after
+    assert program.layers[1].macs == groups * width * width * 9 * 256 == program.layers[1].useful_macs
+    check_in_every_order(program, arranged, seed)
+    assert arranged.layers[1].input != "x" and arranged.tensors[arranged.layers[1].input].onnx_name == ""
+    np.testing.assert_array_equal(golden_tensors(graph, inputs)["y"], golden_tensors(arranged, inputs)["y"])
+    monkeypatch.setattr("gen.compiler.arrange_groups", lambda graph, config: graph)
+    assert steps_of_pixels(compile_kept(graph, config)[0], 1) == 9 * 256 * before
+
+
+@pytest.mark.parametrize("inputs, outputs, size", [(3, 5, (5, 6)), (12, 4, (3, 9)), (20, 20, (8, 7)), (24, 10, (4, 5))])
+def test_any_groups_are_arranged(inputs: int, outputs: int, size: tuple[int, int], rng: Rng, seed: int) -> None:
+    for config in (*CONFIGS.values(), NpuConfig.preset(512), NpuConfig.preset(64, "dense")):
+        graph = pair_graph(rng, 5, inputs, outputs, size=size)
+        program, arranged = compile_kept(graph, config)
+        check_in_every_order(program, arranged, seed)
+        values = random_inputs(graph, seed)
+        np.testing.assert_array_equal(golden_tensors(graph, values)["y"], golden_tensors(arranged, values)["y"])
+
+
+def test_channels_stay_that_others_know(rng: Rng) -> None:
+    """Those of a model's tensor, those with two readers, and what is part of another or added to one."""
+    config, graph = ARRANGED[0][0], pair_graph(rng, 8, 8, 8)
+    assert arrange_groups(graph, config) is not graph
+    first, layer = graph.layers
+    assert isinstance(first, Conv) and isinstance(layer, Conv)
+    output = {**graph.outputs, "also": ("x", ())}
+    again, z = replace(layer, name="again", output="z"), Tensor("z", (64, 9, 11), 1.0, 3)
+    whole = {**graph.tensors, "x": replace(graph.tensors["x"], part=Part("w", 0)),
+             "w": Tensor("w", (96, 9, 11), 1.0, graph.tensors["x"].zero_point)}
+    depthwise = replace(first, depthwise=True, input="v", weights=first.weights[:, :1])
+    for other in (
+            replace(graph, outputs=output), replace(graph, tensors=whole),
+            replace(graph, layers=(first, layer, again), tensors={**graph.tensors, "z": z}),
+            replace(graph, layers=(depthwise, layer), tensors={**graph.tensors, "v": Tensor("v", (64, 9, 11), 1.0, 5)},
+                    inputs={"input": ("v", ())}), grouped_graph(rng, 8, 8, 8)):
+        verify(other)
+        assert arrange_groups(other, config) is other
