@@ -152,6 +152,9 @@ class Builder:
         """With the slope 0.1 of Darknet."""
         return self.node("LeakyRelu", x, name=f"{x.name}.leaky", alpha=0.1)
 
+    def hard_swish(self, x: Tensor) -> Tensor:
+        return self.node("HardSwish", x, name=f"{x.name}.swish")
+
     def silu(self, x: Tensor) -> Tensor:
         return self.node("Mul", x, self.node("Sigmoid", x, name=f"{x.name}.sigmoid"), name=f"{x.name}.silu")
 

@@ -1,13 +1,14 @@
 """All networks of the zoo, by name."""
 
-from gen.zoo import convnext, mobilenet, mobilevit, plain, resnet, ssd, vit, yolo, yolo11
+from gen.zoo import convnext, ghostnet, mobilenet, mobilevit, plain, regnet, resnet, shufflenet, ssd, vit, yolo, yolo11
 from gen.zoo.errors import ZooError
 from gen.zoo.network import Network
 
 __all__ = ["NETWORKS", "get_network"]
 
 NETWORKS: dict[str, Network] = {
-    network.name: network for family in (plain, resnet, mobilenet, ssd, yolo, vit, convnext, mobilevit, yolo11)
+    network.name: network for family in (
+        plain, resnet, regnet, mobilenet, shufflenet, ghostnet, ssd, yolo, vit, convnext, mobilevit, yolo11)
     for network in family.NETWORKS}
 
 

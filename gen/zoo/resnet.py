@@ -1,4 +1,4 @@
-"""Residual networks: ResNet-18, and BiRealNet-18 with binary convolutions or ordinary ones."""
+"""Residual networks: ResNet-18 and 50, ResNeXt-50, and BiRealNet-18 with binary convolutions or ordinary ones."""
 
 from functools import partial
 
@@ -29,6 +29,25 @@ def _resnet18(b: Builder, image: Tensor, classes: int) -> None:
     b.classify(x, classes)
 
 
+def _bottlenecks(b: Builder, image: Tensor, classes: int, *, width: int, groups: int = 1) -> None:
+    """ResNet-50 (He et al., 2015), ResNeXt-50 (Xie et al., 2017); ``width``: in the middle, of the first stage.
+
+    A stage's stride is in its first 3x3 convolution, as in what PyTorch has of them.
+    """
+    x = b.max_pool(b.relu(_stem(b, image)), 3, pad=1, name="pool")
+    for stage, count in enumerate((3, 4, 6, 3), start=1):
+        channels, middle = 256 << stage - 1, width << stage - 1
+        for block in range(count):
+            name, stride = f"l{stage}.{block}", 2 if stage > 1 and block == 0 else 1
+            y = b.relu(b.norm(b.conv(x, middle, 1, name=f"{name}.conv1")))
+            y = b.relu(b.norm(b.conv(y, middle, 3, stride=stride, groups=groups, name=f"{name}.conv2")))
+            y = b.norm(b.conv(y, channels, 1, name=f"{name}.conv3"))
+            if block == 0:
+                x = b.norm(b.conv(x, channels, 1, stride=stride, name=f"{name}.down"))
+            x = b.relu(b.node("Add", y, x, name=f"{name}.add"))
+    b.classify(x, classes)
+
+
 def _birealnet18(b: Builder, image: Tensor, classes: int, *, binary: bool) -> None:
     """Liu et al. (2018): a shortcut around every 3x3 convolution; with ``binary``, those are of signs."""
     x = b.max_pool(_stem(b, image), 3, pad=1, name="pool")
@@ -47,6 +66,8 @@ def _birealnet18(b: Builder, image: Tensor, classes: int, *, binary: bool) -> No
 
 NETWORKS = (
     Network(name="resnet18", title="ResNet-18", layers=_resnet18),
+    Network(name="resnet50", title="ResNet-50", layers=partial(_bottlenecks, width=64)),
+    Network(name="resnext50", title="ResNeXt-50", layers=partial(_bottlenecks, width=128, groups=32)),
     Network(name="birealnet18", title="BiRealNet-18", layers=partial(_birealnet18, binary=True), step=32),
     Network(name="birealnet18-dense", title="BiRealNet-18 with ordinary convolutions",
             layers=partial(_birealnet18, binary=False), step=32),

@@ -30,18 +30,23 @@ LISTED = {
     "yolov3-tiny": "YOLOv3-tiny-416(80cls)",
 }
 LONG = {"vgg16", "alexnet", "yolov3", "mobilenetv1", "birealnet18", "birealnet18-dense", "ssd-mobilenetv1-3x3",
-        "vit-tiny", "mobilevit-xxs", "yolo11n", "yolov3-boxes"}
+        "vit-tiny", "mobilevit-xxs", "yolo11n", "yolov3-boxes", "resnet50", "resnext50", "regnety-400mf", "mobilenetv3",
+        "ghostnet"}
 #: Parameters and millions of multiplications of networks that the table does not have: as published, but for what is
 #: not published of KWT-1 (its multiplications, here by its sizes) and of a ViT-Tiny of mean tokens and fixed positions.
-#: YOLO11n has 6.5 billion operations for 640x640.
-PUBLISHED = {
+#: YOLO11n has 6.5 billion operations for 640x640. EfficientNet-Lite0's multiplications are by its sizes, too; 407
+#: million are published. A float: parameters that are published as rounded.
+PUBLISHED: dict[str, tuple[float, float]] = {
     "kwt-1": (607_308, (98 * 40 * 64 + 12 * 99 * (12 * 64 * 64 + 2 * 99 * 64)) / 1e6),
     "vit-tiny": (5_717_416 - 198 * 192, 1260), "deit-tiny": (5_717_416, 1260), "convnext-atto": (3_695_520, 550),
     "mobilevit-xxs": (1_272_024, 420), "yolo11n": (2_624_080, 6500 / 2 / 4),
+    "resnet50": (25_557_032, 4090), "resnext50": (25_028_904, 4230), "regnety-400mf": (4_344_144, 402),
+    "shufflenetv2": (2_278_604, 146), "ghostnet": (5.2e6, 141), "mobilenetv3": (5_483_032, 219),
+    "efficientnet-lite0": (4_652_008, 385),
 }
 #: Of the smallest sizes at which all of a network's layers still have something to do.
 SMALL = {"alexnet": (95, 95), "yolo11n": (256, 256), "ssd-mobilenetv1": (96, 128), "ssd-mobilenetv1-3x3": (64, 64),
-         "ssd-mobilenetv2": (96, 96)}
+         "ssd-mobilenetv2": (96, 96), "regnety-400mf": (128, 128), "mobilenetv3": (128, 128), "ghostnet": (128, 128)}
 
 
 def each_network(names: list[str]) -> list:
@@ -135,7 +140,8 @@ def test_sizes_are_those_published(name: str):
     made = make(NETWORKS[name])
     parameters, millions = PUBLISHED[name]
     fixed = 196 * 192 if name == "vit-tiny" else 0
-    assert parameters_of(made.model) == parameters + fixed
+    within = 0.01 if isinstance(parameters, float) else 0
+    assert parameters_of(made.model) == pytest.approx(parameters + fixed, rel=within, abs=0)
     assert made.macs == multiplications_of(made.model) == pytest.approx(1e6 * millions, rel=0.035)
 
 
@@ -178,6 +184,8 @@ def test_values_keep_their_size(name: str, rng: np.random.Generator):
     biased = ("Conv", "Gemm")
     layers = [node for node in model.graph.node if node.op_type in ("BatchNormalization", "LayerNormalization")
               or node.op_type in biased and len(node.input) == 3]
+    # Averages of whole maps are much alike in pictures of noise.
+    layers = [node for node in layers if ".se." not in node.name]
     assert len(layers) >= 4
     for node in layers:
         # Of all pictures: the last layers have a dozen values of each.
@@ -185,7 +193,7 @@ def test_values_keep_their_size(name: str, rng: np.random.Generator):
         assert np.isfinite(values).all()
         # A map of few pixels, or of pixels that maxima made alike, has few values of each channel: they are further
         # from the measured mean.
-        few = prod(values.shape[3:]) < 16 or name == "yolo11n"
+        few = prod(values.shape[3:]) <= 16 or name == "yolo11n"
         assert 0.5 < values.std() < (6 if few else 2), node.name
         assert np.corrcoef(values[0].ravel(), values[1].ravel())[0, 1] < 0.9, node.name
 
@@ -338,8 +346,8 @@ def test_what_it_does_not_make(name: str, options: dict, words: str):
 
 
 def test_unknown_networks():
-    with pytest.raises(ZooError, match="no network 'resnet50' in the zoo; it has vgg16, .*, yolo11n"):
-        get_network("resnet50")
+    with pytest.raises(ZooError, match="no network 'resnet34' in the zoo; it has vgg16, .*, yolo11n"):
+        get_network("resnet34")
 
 
 @pytest.mark.parametrize("name", ["yolov3-tiny", "ssd-mobilenetv1", "lenet5"])
