@@ -10,6 +10,7 @@ import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
 from cores.arch.numerics import (
+    COUNT_SHIFT,
     FIRST_BITS,
     MAX_SHIFT,
     MIN_SHIFT,
@@ -19,7 +20,7 @@ from cores.arch.numerics import (
 )
 
 __all__ = [
-    "binary_popcount", "conv2d_accumulate", "pool_accumulate", "quantize_multiplier", "quantize_product",
+    "binary_popcount", "binary_sums", "conv2d_accumulate", "pool_accumulate", "quantize_multiplier", "quantize_product",
     "quantize_residual", "requantize", "round_shift", "run_epilogue", "run_layer", "run_stages", "upsample",
     "winograd_accumulate",
     "winograd_input", "winograd_output", "winograd_tiles", "winograd_weights",
@@ -165,6 +166,11 @@ def binary_popcount(x: np.ndarray, weights: np.ndarray, zeros: np.ndarray) -> np
     signs = np.where(marked, 0, 2 * x.astype(np.float32) - 1)
     dot = signs @ (2 * weights.astype(np.float32) - 1).T
     return (dot.astype(np.int64) + x.shape[-1]) // 2
+
+
+def binary_sums(x: np.ndarray, weights: np.ndarray, zeros: np.ndarray) -> np.ndarray:
+    """What a step of a binary COMPUTE adds to accumulators: `binary_popcount` times 2**COUNT_SHIFT."""
+    return binary_popcount(x, weights, zeros) << COUNT_SHIFT
 
 
 def pool_accumulate(x, maximum: bool, kernel: tuple[int, int], stride: tuple[int, int], pads: tuple[int, int, int, int],

@@ -50,14 +50,13 @@ class _Builder(RandomBuilder):
         channels = self.channels()
         kernel, stride, pads, size = self.window(source, 5)
         weights = self.rng.choice(np.array([-1, 1], np.int16), (channels, source.shape[0], *kernel))
-        spread = float(np.sqrt(weights[0].size))
+        sizes = np.int16(1) << self.rng.integers(0, 7, 1 if self.chance(0.7) else channels, np.int16)
+        weights = weights * sizes[:, None, None, None]
+        spread = float(np.sqrt(weights[0].size) * sizes.max())
         thresholds = self.chance(0.5)
         target = self.sign_tensor((channels, *size)) if thresholds else self.tensor((channels, *size))
         pad_value = int(self.rng.choice([-1, 0, 0, 1]))
-        padded = any(pads) and pad_value == 0
         bias = self.rng.normal(0, spread, channels).astype(np.int64)
-        if self.chance(0.9):                    # the others need int8
-            bias += (bias + (0 if padded else weights[0].size)) % 2
         stage = self.thresholds(bias) if thresholds else replace(self.requantize(channels, spread, target), bias=bias)
         self.layers.append(Conv(f"layer{len(self.layers)}", source.name, target.name, weights=weights, stride=stride,
                                 pads=pads, requantize=stage, pad_value=pad_value,

@@ -4,8 +4,9 @@ The rules themselves are stated in `sim/golden.py`; docs/numerics.md says why re
 """
 
 __all__ = [
-    "CONSTANT_BITS", "FACTOR_BITS", "FIRST_BITS", "MAP_PIXELS", "MAX_SHIFT", "MIN_SHIFT", "MULTIPLIER_BITS",
-    "PARAMETER_BYTES", "POOL_WIDTH", "POSITIONS", "PRODUCT_MULTIPLIER_BITS", "SIGN_BLOCKS", "TABLE_BYTES", "half_of",
+    "CONSTANT_BITS", "COUNT_SHIFT", "FACTOR_BITS", "FIRST_BITS", "MAP_PIXELS", "MAX_SHIFT", "MIN_SHIFT",
+    "MULTIPLIER_BITS", "PARAMETER_BYTES", "POOL_WIDTH", "POSITIONS", "PRODUCT_MULTIPLIER_BITS", "SIGN_BLOCKS",
+    "TABLE_BYTES", "half_of",
 ]
 
 #: Bits of an unsigned requantisation multiplier: with its sign it fills the 18-bit port of a DSP slice.
@@ -18,6 +19,10 @@ MAX_SHIFT = 43
 FIRST_BITS = 9
 #: Bits of the signed constant of the second stage: both operands' zero points, times their multipliers.
 CONSTANT_BITS = 28
+#: Bits that a count of equal signs is shifted left by on its way to the accumulators: there a sum of signs, twice the
+#: count but for a constant, has the unit of an int8 layer with weights of plus and minus 64, the largest power of two,
+#: and biases are a 64th part of a sum apart.
+COUNT_SHIFT = 7
 #: Bits of what a second stage that multiplies makes of the other operand, its signed factor: any accumulator's path to
 #: the multiplier has them. The operand and its zero point differ by up to 255, which leaves the multiplier 15 bits.
 FACTOR_BITS = 24

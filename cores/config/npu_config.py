@@ -56,7 +56,8 @@ class NpuConfig(Settings):
     @property
     def digest(self) -> int:
         """32-bit fingerprint of what a program depends on; a program runs only where it matches."""
-        return int.from_bytes(hashlib.sha256(self.to_json().encode()).digest()[:4], "little")
+        revisions = "".join(f"{unit.name} {unit.revision}\n" for unit in UNITS if unit.revision and unit.is_in(self))
+        return int.from_bytes(hashlib.sha256((self.to_json() + revisions).encode()).digest()[:4], "little")
 
     def to_dict(self) -> dict[str, int]:
         """All fields but those of `_LATER` that are 0."""

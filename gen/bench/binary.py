@@ -104,11 +104,10 @@ class _Builder:
                                     requantize=Requantize(np.zeros(channels, np.int64), *two, 1, -1, 1)))
             source, spread = signs, np.sqrt(9.0 * channels)
             weights = self.rng.choice(np.array([-1, 1], np.int16), (outputs, channels, 3, 3))
-            bias = 2 * np.rint(self.rng.normal(0, spread / 8, outputs))
         else:
             weights = self.rng.integers(-127, 128, (outputs, channels, 3, 3)).astype(np.int16)
             spread = 74.0 * 50 * np.sqrt(9.0 * channels)
-            bias = self.rng.normal(0, spread / 4, outputs)
+        bias = self.rng.normal(0, spread / 4, outputs)
         multiplier_a, multiplier_b, shift = quantize_residual(0.7, 0.7)
         added = Add(middle=Tensor(f"{name}/middle", target.shape, 1.0, 0), other=shortcut.name,
                     multiplier_a=multiplier_a, multiplier_b=multiplier_b, constant=0, shift=shift, zero_point=0,

@@ -58,8 +58,7 @@ class _Builder:
         return self.tensor(name, (channels, size, size))
 
     def _stage(self, channels: int, scale: float, bias: float = 0.0, low: int = -128) -> Requantize:
-        # Even ones: the binary unit, which counts equal bits, has half of them.
-        biases = 2 * self.rng.integers(-int(bias / 2), int(bias / 2) + 1, channels)
+        biases = self.rng.integers(-int(bias), int(bias) + 1, channels)
         return Requantize(biases.astype(np.int64), *quantize_multiplier(np.full(channels, scale)), 0, low, 127)
 
     def conv(self, source: Tensor, outputs: int, kernel: int, *, depthwise: bool = False, binary: bool = False,

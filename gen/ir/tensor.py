@@ -45,7 +45,7 @@ class Requantize:
     """First stage of a store, per channel; see `sim.golden.requantize`. ``bias`` has the input's zero point in it.
 
     Clip bounds are those of int8, in front of an operation that is `wide` of FIRST_BITS. ``bias_off``: how far biases
-    are from the model's at most, in units of the sums.
+    are from the model's at most, in units of the sums, where that is said to explain a difference.
     """
 
     bias: np.ndarray        # (C,) int64

@@ -1,8 +1,9 @@
 """Which layers the binary unit runs, where they find the signs of their input, and their packed weights.
 
-The unit counts equal bits, ``A`` of them, where the layer's sum is ``dot = 2 * A - constant``; `_unit_stage` puts that
-into bias, multiplier and shift without changing a result. Bits without a channel are known on both sides, and one half
-of them equals its weight, so that they cancel, and so does the padding that counts as half of an entry.
+The unit counts equal bits, ``A`` of them, where the sum of the layer's signs is ``dot = 2 * A - constant``, and makes
+``A * 2**COUNT_SHIFT`` of them; `_unit_stage` puts that into bias and shift without changing a result. Bits without a
+channel are known on both sides, and one half of them equals its weight, so that they cancel, and so does the padding
+that counts as half of an entry.
 """
 
 from collections.abc import Collection, Mapping
@@ -12,12 +13,12 @@ from functools import cached_property
 import numpy as np
 
 from cores.arch.isa import EntryForm, Opcode, Queue
-from cores.arch.numerics import MAP_PIXELS, MIN_SHIFT, MULTIPLIER_BITS
+from cores.arch.numerics import COUNT_SHIFT, MAP_PIXELS, MAX_SHIFT
 from cores.config import NpuConfig
 from gen.ir.channel_padding import padding_values
 from gen.ir.errors import CompileError
 from gen.ir.graph import Conv, Graph, unscaled
-from gen.ir.layers.conv import is_binary
+from gen.ir.layers.conv import is_binary, sign_sizes
 from gen.ir.queries import count_readers, only_signs
 from gen.ir.tensor import Requantize
 from gen.lowering.emitter import Emitter
@@ -154,24 +155,25 @@ def _on_unit(graph: Graph, layer: Conv, source: SignSource, config: NpuConfig) -
 
 
 def _with_stage(layer: Conv, source: SignSource, config: NpuConfig) -> _OnUnit | None:
-    constant = constant_of(layer, source, config)
-    stage = _unit_stage(layer.requantize, constant)
-    if stage is None or (np.abs(stage.bias) + constant >= 1 << config.acc_width - 1).any():
+    sizes, constant = sign_sizes(layer.weights), constant_of(layer, source, config)
+    assert sizes is not None
+    stage = _unit_stage(layer.requantize, sizes, constant)
+    if stage is None or (np.abs(stage.bias) + (constant << COUNT_SHIFT) >= 1 << config.acc_width - 1).any():
         return None
     return _OnUnit(layer, source, stage)
 
 
-def _unit_stage(stage: Requantize, constant: int) -> Requantize | None:
-    """What makes of ``A`` what ``stage`` makes of ``2 * A - constant``; None if nothing does.
+def _unit_stage(stage: Requantize, sizes: np.ndarray, constant: int) -> Requantize | None:
+    """What makes of ``A * 2^COUNT_SHIFT`` what ``stage`` makes of ``(2 * A - constant) * sizes``; None if nothing does.
 
-    ``(2 * x * m + 2^(s-1)) >> s`` is ``(x * m + 2^(s-2)) >> (s-1)``.
+    With ``P = 2^(COUNT_SHIFT - 1)`` the first is ``P * (2 * A - constant) + P * constant``, and
+    ``(2^k * x * m + 2^(s+k-1)) >> (s+k)`` is ``(x * m + 2^(s-1)) >> s``.
     """
-    bias = stage.bias - constant
-    halved = stage.shift > MIN_SHIFT
-    multiplier = np.where(halved, stage.multiplier, 2 * stage.multiplier)
-    if (bias % 2).any() or (multiplier >= 1 << MULTIPLIER_BITS).any():
+    doublings = COUNT_SHIFT - 1 - np.log2(sizes).astype(np.int64)
+    shift = stage.shift + doublings
+    if (shift > MAX_SHIFT).any():
         return None
-    return replace(stage, bias=bias // 2, multiplier=multiplier, shift=np.where(halved, stage.shift - 1, stage.shift))
+    return replace(stage, bias=(stage.bias << doublings) - (constant << COUNT_SHIFT - 1), shift=shift)
 
 
 class _Cost(ConvCost):

@@ -119,7 +119,7 @@ class PairGeometry(Geometry):
 
 
 def constant_of(layer: Conv, source: SignSource, config: NpuConfig) -> int:
-    """``constant`` of ``dot = 2 * A - constant``, where A is what the unit counts."""
+    """``constant`` of ``dot = 2 * A - constant``, the sum of products of signs, where A is what the unit counts."""
     taps = layer.weights[0, 0].size
     rows = layer.weights.shape[2] if source.columns else taps
     # Of an odd number of bits without a channel one more than half equals its weight.

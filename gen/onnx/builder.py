@@ -31,7 +31,7 @@ from gen.onnx.values import (
     layout_steps,
 )
 
-__all__ = ["GraphBuilder", "OffBias", "Result"]
+__all__ = ["GraphBuilder", "Result"]
 
 #: Values of all layers' results together, whose arrangements are kept.
 _MAX_LAYER_VALUES = 8 * MAX_VALUES
@@ -62,16 +62,6 @@ class Result:
     signs: bool = False
 
 
-@dataclass(frozen=True)
-class OffBias:
-    """A bias between sums of signs, by which results of a binary layer are off by ``steps`` at most; ``exact``: so it
-    is int8, and they are not.
-    """
-
-    steps: float
-    exact: bool
-
-
 class GraphBuilder:
     """Tensors, layers and inputs of the graph; ``orders`` as in `gen.onnx.importer.Imported`.
 
@@ -93,8 +83,6 @@ class GraphBuilder:
         self.permuted: dict[tuple[tuple[str, ...], tuple[int, int], bytes], str] = {}
         #: Node -> channels whose weights have another scale than the model says (`quant_scales.coarser_scale`).
         self.coarser: dict[str, int] = {}
-        #: Nodes with signs and biases between their sums, off by a step of the result or more.
-        self.off_biases: dict[str, OffBias] = {}
         #: Inputs whose last axis is that of the channels, unless what reads them first says something else.
         self.tokens: frozenset[str] = frozenset()
         #: Nodes whose results a Softmax reads, in rows of the last axis.

@@ -8,7 +8,7 @@ from gen.ir.graph import Conv
 from gen.ir.host import HostStep
 from gen.ir.tensor import Requantize
 from gen.onnx.builder import GraphBuilder, Result
-from gen.onnx.quant_scales import parity, reach
+from gen.onnx.quant_scales import multiplies_signs, reach
 from gen.onnx.values import Host, Pending, layout_steps
 
 __all__ = ["exact_sums"]
@@ -24,7 +24,7 @@ def exact_sums(graph: GraphBuilder, value: Pending) -> Host | None:
 
     The layer writes each sum several times, clipped to one int8 range after the other; the processor adds them up.
     """
-    odd, (low, high) = parity(graph, value), (value.low, value.high)
+    odd, (low, high) = _parity(graph, value), (value.low, value.high)
     if np.isfinite([low, high]).any() or not graph.tensors[value.arguments["input"]].signs:
         return None
     channels, step = value.shape[0], 1 if odd is None else 2
@@ -48,3 +48,13 @@ def exact_sums(graph: GraphBuilder, value: Pending) -> Host | None:
         "bias": ((value.offset - (odd or 0)) * value.scale + value.bias).astype(np.float32)})
     steps = (join, *layout_steps(value.shape, value.order))
     return Host(output.tensor, steps, np.arange(value.order.size).reshape(value.order.shape))
+
+
+def _parity(graph: GraphBuilder, value: Pending) -> int | None:
+    """Whether all sums of a binary layer are even (0) or odd (1); None where neither or the layer is another."""
+    if not multiplies_signs(graph, value):
+        return None
+    weights, around = value.arguments["weights"], value.arguments.get("pad_value")
+    if any(value.arguments["pads"]) and around in (None, 0):
+        return None if weights.shape[1] % 2 else 0
+    return int(weights[0].size % 2)

@@ -22,7 +22,7 @@ from gen.ir.errors import GraphError
 from gen.ir.graph import MAX_VALUES, Graph
 from gen.ir.host import HostStep
 from gen.ir.verify import verify
-from gen.onnx.builder import GraphBuilder, OffBias
+from gen.onnx.builder import GraphBuilder
 from gen.onnx.context import Context
 from gen.onnx.edges import TAKE_PADDING, stored
 from gen.onnx.exact_sums import exact_sums
@@ -61,24 +61,17 @@ class Imported:
 
     ``orders``: tensor -> int array of its ONNX shape (one sample), each element's flat index in the (C, H, W) tensor.
     ``coarser``: node -> channels whose weights have a coarser scale than in the model, in which their constant fits the
-    accumulator. ``off_biases``: node whose sums are of signs, and whose biases are between such sums -> how far.
+    accumulator.
     """
 
     model: Model
     graph: Graph
     orders: dict[str, np.ndarray]
     coarser: Mapping[str, int] = field(default_factory=dict)
-    off_biases: Mapping[str, OffBias] = field(default_factory=dict)
 
     @property
     def remarks(self) -> tuple[str, ...]:
         """For people, on what is not as the model says."""
-        return (*self._remarks_of_scales(), *(
-            f"{self.model.path}: node {name}: sums of signs grow in steps of two, and a bias between them moves "
-            f"results by up to {bias.steps:.1f} steps{', so the layer is int8' * bias.exact}; a coarser scale of its "
-            "result makes that less" for name, bias in self.off_biases.items()))
-
-    def _remarks_of_scales(self) -> tuple[str, ...]:
         if not self.coarser:
             return ()
         first, count = next(iter(self.coarser.items()))
@@ -120,8 +113,7 @@ class Importer:
         if not graph.layers:
             raise GraphError("no output needs a layer of the machine; the processor does all of it",
                              code="no-layers")
-        return Imported(model, graph, self._graph.orders, self._graph.coarser,
-                        self._graph.off_biases)
+        return Imported(model, graph, self._graph.orders, self._graph.coarser)
 
     def _visit_all(self) -> None:
         """Leaves the values of the model's outputs."""

@@ -6,17 +6,17 @@ import numpy as np
 
 from cores.arch.numerics import FIRST_BITS, MIN_SHIFT, MULTIPLIER_BITS
 from gen.ir.graph import Conv, Pool
-from gen.ir.layers.conv import product_range
+from gen.ir.layers.conv import product_range, sign_sizes
 from gen.ir.layers.pool import window_range
 from gen.ir.ranges import Range
 from gen.ir.tensor import Requantize, Tensor
-from gen.onnx.builder import GraphBuilder, OffBias, Result
+from gen.onnx.builder import GraphBuilder, Result
 from gen.onnx.values import Pending, Quantisation, Real
 from sim.golden import quantize_multiplier
 
 __all__ = [
-    "as_convolution", "bias_off", "branch_quantisation", "coarser_scale", "even_bias", "exact_biases",
-    "exact_quantisation", "finer_scale", "parity", "pending_sums", "reach", "real_range", "same",
+    "as_convolution", "branch_quantisation", "coarser_scale", "exact_quantisation",
+    "finer_scale", "multiplies_signs", "pending_sums", "reach", "real_range", "same",
 ]
 
 #: Error of a bias, in LSBs of the output, that is not worth a finer scale.
@@ -29,8 +29,6 @@ _LARGEST_WEIGHT = 127
 _LARGEST_SUM = 1 << 24
 #: Biases, in LSBs of the sums, that fit any accumulator of the usual widths.
 _LARGEST_BIAS = 1 << 25
-#: Signs of a sum whose layer gains little by the binary unit.
-_FEW_SIGNS = 64
 #: Steps of the sum to one of a branch at most: half of that is the branch's own rounding, and less than one step more
 #: or less before the sum is rounded is at most one step after it.
 _COARSEST_BRANCH = 2.0
@@ -119,50 +117,10 @@ def as_convolution(graph: GraphBuilder, value: Pending) -> Pending:
     return replace(value, layer=Conv, arguments={**arguments, "weights": weights, "depthwise": True})
 
 
-def parity(graph: GraphBuilder, value: Pending) -> int | None:
-    """Whether all sums of a binary layer are even (0) or odd (1); None where neither or the layer is another."""
-    source: Tensor = graph.tensors[value.arguments["input"]]
-    if value.layer is not Conv or not source.signs:
-        return None
-    weights = value.arguments["weights"]
-    if value.arguments["depthwise"] or not (np.abs(weights) == 1).all():
-        return None
-    around = value.arguments.get("pad_value")
-    if any(value.arguments["pads"]) and around in (None, 0):
-        return None if weights.shape[1] % 2 else 0
-    return int(weights[0].size % 2)
-
-
-def even_bias(graph: GraphBuilder, value: Pending) -> np.ndarray:
-    """Biases as integers, in LSBs of the accumulator; in a binary layer such that sums with them are even.
-
-    The machine counts equal bits, so sums grow by two: a bias has to match.
-    """
-    bias, odd = value.bias / value.scale, parity(graph, value)
-    if odd is None:
-        return np.rint(bias)
-    return 2 * np.rint((bias - odd) / 2) + odd
-
-
-def bias_off(graph: GraphBuilder, value: Pending) -> float:
-    """How far `even_bias` is from a binary layer's biases, in LSBs of the accumulator; 0 in any other layer, whose
-    scale is as fine as it has to be.
-    """
-    if parity(graph, value) is None:
-        return 0.0
-    return float(np.abs(even_bias(graph, value) - value.bias / value.scale).max(initial=0))
-
-
-def exact_biases(graph: GraphBuilder, value: Pending, scale: float) -> Pending:
-    """A binary layer of few signs as one of int8 where its biases would be off by a step of its result, ``scale``, or
-    more. A larger one, which would take eight times as long, is only noted.
-    """
-    off = bias_off(graph, value) * float(value.scale.max(initial=0)) / scale
-    if off < 1:
-        return value
-    exact = value.arguments["weights"][0].size <= _FEW_SIGNS
-    graph.off_biases[value.name] = OffBias(off, exact)
-    return _finer(graph, value) if exact else value
+def multiplies_signs(graph: GraphBuilder, value: Pending) -> bool:
+    """Whether it is a binary layer."""
+    return (value.layer is Conv and graph.tensors[value.arguments["input"]].signs and not value.arguments["depthwise"]
+            and sign_sizes(value.arguments["weights"]) is not None)
 
 
 def finer_scale(graph: GraphBuilder, value: Pending, scale: float) -> Pending:
@@ -171,10 +129,8 @@ def finer_scale(graph: GraphBuilder, value: Pending, scale: float) -> Pending:
     The accumulator of a copy or a pool has its input's scale (or a fraction of it), as coarse as the output's own: half
     an LSB of the bias is up to half an LSB of the output there, and several where the scale grows. As a convolution
     with larger weights, a depthwise one in place of a pool, the layer has a finer one. So scales that are beyond the
-    multipliers come within reach, too. Binary layers stay as they are: their weights are -1 and +1.
+    multipliers come within reach, too. Weights that are signs become a power of two, as the binary unit has it.
     """
-    if parity(graph, value) is not None:
-        return value
     bias = value.bias / value.scale
     error = float((np.abs(bias - np.rint(bias)) * value.scale).max(initial=0)) / scale
     if error <= _BIAS_ERROR and value.scale.max() < _LARGEST_SCALE * scale:
@@ -190,8 +146,13 @@ def _finer(graph: GraphBuilder, value: Pending) -> Pending:
     largest = int(np.abs(weights).max(initial=1))
     sums = max(int(np.abs(end).max()) for end in pending_sums(graph, value))
     room = min(_LARGEST_WEIGHT // max(1, largest), _LARGEST_SUM // max(1, sums))
-    parts = 1 << max(0, room.bit_length() - 1)
-    return replace(value, arguments={**value.arguments, "weights": weights * np.int16(parts)},
+    parts = np.full(len(weights), 1 << max(0, room.bit_length() - 1))
+    if multiplies_signs(graph, value):
+        # Channels whose weights are next to zero keep a bias that fits.
+        parts = np.clip(np.exp2(np.floor(np.log2(_LARGEST_BIAS / np.maximum(1, np.abs(value.bias / value.scale))))),
+                        1, parts).astype(np.int64)
+    weights = weights * parts[:, None, None, None].astype(np.int16)
+    return replace(value, arguments={**value.arguments, "weights": weights},
                    offset=value.offset * parts, scale=value.scale / parts)
 
 
@@ -206,7 +167,7 @@ def coarser_scale(graph: GraphBuilder, value: Pending, scale: float) -> Pending:
     for them. Binary layers stay, too.
     """
     biases = np.abs(value.bias / value.scale) + np.abs(value.offset)
-    if not (biases >= _LARGEST_BIAS).any() or parity(graph, value) is not None:
+    if not (biases >= _LARGEST_BIAS).any() or multiplies_signs(graph, value):
         return value
     ends = [(end + value.offset) * value.scale for end in pending_sums(graph, value)]
     limit = (1 << FIRST_BITS) * scale

@@ -17,13 +17,11 @@ from gen.onnx.model import NodeError
 from gen.onnx.pooling import copy
 from gen.onnx.quant_scales import (
     as_convolution,
-    bias_off,
     branch_quantisation,
     coarser_scale,
-    even_bias,
-    exact_biases,
     exact_quantisation,
     finer_scale,
+    multiplies_signs,
     real_range,
     same,
 )
@@ -131,26 +129,24 @@ def _bounds(low: float, high: float, scale: float, zero_point: int, bits: int = 
     return lower, upper
 
 
-def _requantized(graph: GraphBuilder, value: Pending, scale: float, zero_point: int, bits: int = 8, *,
-                 visible: float | None = None) -> tuple[Pending, Requantize]:
-    """The stage that quantises ``value``, whose scale may have to be finer or coarser for it.
-
-    ``visible``: the scale of the first result that the model has, if it is another one.
-    """
-    value = exact_biases(graph, value, visible or scale)
+def _requantized(graph: GraphBuilder, value: Pending, scale: float, zero_point: int,
+                 bits: int = 8) -> tuple[Pending, Requantize]:
+    """The stage that quantises ``value``, whose scale may have to be finer or coarser for it."""
     value = coarser_scale(graph, finer_scale(graph, value, scale), scale)
     try:
         multiplier, shift = quantize_multiplier(value.scale / scale)
     except ValueError as error:
         raise NodeError(f"cannot requantise the result of {value.name} ({error}); check the scales",
                         at=value.name, code="requantisation") from None
-    bias = even_bias(graph, value) + value.offset
+    exact = value.bias / value.scale
+    bias = np.rint(exact) + value.offset
+    # An accumulator of signs is finest with weights of a 64th; of others it is as fine as biases need it.
+    off = float(np.abs(np.rint(exact) - exact).max(initial=0)) if multiplies_signs(graph, value) else 0.0
     if not (np.abs(bias) < 2**31).all():
         raise NodeError(f"the bias of {value.name} does not fit 32 bits; check the scales", at=value.name,
                         code="requantisation")
     low, high = _bounds(value.low, value.high, scale, zero_point, bits)
-    return value, Requantize(bias.astype(np.int64), multiplier, shift, zero_point, low, high,
-                             bias_off(graph, value))
+    return value, Requantize(bias.astype(np.int64), multiplier, shift, zero_point, low, high, off)
 
 
 def _emit(context: Context, value: Pending, quantisation: Quantisation) -> Quantised:
@@ -186,7 +182,7 @@ def _emit_sum(context: Context, value: PendingAdd, result: Result) -> Quantised:
     assert isinstance(value.b, Real) and not isinstance(value.a, PendingTable)
     if isinstance(value.a, Pending):
         grid = (scale, 0) if value.apart else _grid(graph, value, scale, ends)
-        layer, first, middle = _branch(graph, value.a, grid, scale)
+        layer, first, middle = _branch(graph, value.a, grid)
         layer = replace(layer, nodes=(*layer.nodes, *value.nodes))
     else:
         source = graph.tensors[value.a.quantised.tensor]
@@ -268,16 +264,13 @@ def _with_tables(context: Context, value: PendingAdd, scale: float, total: tuple
     return replace(value, a=a, b=b)
 
 
-def _branch(graph: GraphBuilder, value: Pending, grid: tuple[float, int],
-            total: float) -> tuple[Pending, Requantize, Tensor]:
-    """First stage of a layer's result in steps of ``grid``. Its zero point, any number, goes into the bias. ``total``:
-    a step of the sum.
-    """
+def _branch(graph: GraphBuilder, value: Pending, grid: tuple[float, int]) -> tuple[Pending, Requantize, Tensor]:
+    """First stage of a layer's result in steps of ``grid``. Its zero point, any number, goes into the bias."""
     step, point = grid
     moved = replace(value, bias=value.bias + point * step, low=value.low + point * step,
                     high=value.high + point * step)
     middle = Tensor(f"{value.name}/middle", value.shape, step, point)
-    return *_requantized(graph, moved, step, 0, FIRST_BITS, visible=total), middle
+    return *_requantized(graph, moved, step, 0, FIRST_BITS), middle
 
 
 def _emit_concat(context: Context, value: PendingConcat, quantisation: Quantisation) -> Quantised:

@@ -1,4 +1,4 @@
-"""What a binary COMPUTE adds (docs/binary.md): how many bits equal those of the weights."""
+"""What a binary COMPUTE adds (docs/binary.md): counts of bits that equal those of the weights."""
 
 import numpy as np
 
@@ -14,7 +14,7 @@ __all__ = ["MODEL"]
 def _sums(machine: Machine, _instruction: Instruction, places: np.ndarray, rows: np.ndarray) -> np.ndarray:
     bits = np.unpackbits(machine.input[places].astype(np.uint8), axis=-1, bitorder="little")
     weights = np.unpackbits(rows, axis=-1, bitorder="little")
-    return golden.binary_popcount(bits, weights, machine.zeros[places])
+    return golden.binary_sums(bits, weights, machine.zeros[places])
 
 
 MODEL = UnitModel(StepKind.BINARY, _sums)

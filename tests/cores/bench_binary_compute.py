@@ -6,7 +6,7 @@ import numpy as np
 from cores.arch.instruction import Instruction
 from cores.arch.isa import Opcode, StepKind
 from cores.compute.compute_engine import ComputeEngine
-from sim.golden import binary_popcount
+from sim.golden import binary_sums
 from tests.bench import bench_parameters
 from tests.cores.compute_environment import CONFIG, TM, TN, WEIGHT_KINDS, Environment, Tile, random_weights, start
 
@@ -28,7 +28,7 @@ def random_rows(rng: np.random.Generator, tile: Tile):
         weights[rng.integers(TM)], weights[rng.integers(TM)] = pixel, 1 - pixel
         weights[rng.integers(TM)] = pixel ^ (np.arange(BITS) == rng.integers(BITS))
         beats += [int.from_bytes(np.packbits(row, bitorder="little").tobytes(), "little") for row in weights]
-        sums += binary_popcount(x, weights, zeros).transpose(2, 0, 1)
+        sums += binary_sums(x, weights, zeros).transpose(2, 0, 1)
     return beats, sums
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from cores.compute.binary.binary_words import BinaryWords
 from cores.config import NpuConfig
-from sim.golden import binary_popcount
+from sim.golden import binary_sums
 from tests.cores.simulation import Bench
 from tests.selection import with_full
 
@@ -63,7 +63,7 @@ def test_sums(name, later, rng):
             ctx.set(words.finishing, {})
             order = [(first + pixel) % banks for pixel in range(px)]
             expected = np.zeros((px, tm), np.int64)
-            expected[:, group * rows:(group + 1) * rows] = binary_popcount(pixels[order], weights, zeros[order])
+            expected[:, group * rows:(group + 1) * rows] = binary_sums(pixels[order], weights, zeros[order])
             np.testing.assert_array_equal([ctx.get(total) for total in words.sums], expected.ravel())
             await bench.cycles(ctx, 1)
             assert not any(ctx.get(total) for total in words.sums)

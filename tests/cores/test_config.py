@@ -1,6 +1,7 @@
 """The configuration: what it refuses and why, presets, JSON, derived figures."""
 
 import dataclasses
+import hashlib
 import json
 
 import pytest
@@ -162,6 +163,25 @@ def test_a_machine_without_a_later_unit_is_the_one_it_was():
     streams = NpuConfig.preset(64, **NpuConfig.preset(64).feature_fields(["stochastic"]))
     assert (streams.stochastic_rows, streams.circuit, streams.stochastic_bits) == (4, Circuit.AND_LOOP, 1)
     assert NpuConfig.from_json(streams.to_json()) == streams
+
+
+def test_what_a_unit_computes_is_in_the_fingerprint():
+    """By its revision, in machines that have it alone."""
+    def of_file(config: NpuConfig) -> int:
+        return int.from_bytes(hashlib.sha256(config.to_json().encode()).digest()[:4], "little")
+
+    plain = NpuConfig.preset(64)
+    signs = NpuConfig.preset(64, **plain.feature_fields(["binary"]))
+    assert plain.digest == of_file(plain) and signs.digest != of_file(signs)
+
+
+@pytest.mark.parametrize("fields, bits", [
+    ({}, 16), ({"ic_lanes": 32, "nnz_lanes": 1}, 17), ({"ic_lanes": 32, "nnz_lanes": 4}, 18)])
+def test_counts_fit_what_is_added(fields: dict[str, int], bits: int):
+    """Of all bits of an entry, times 128, with a sign."""
+    config = NpuConfig(**{"oc_lanes": 32, "ic_lanes": 16, "nnz_lanes": 1, **fields}, gather=1, binary_rows=2)
+    assert config.sum_bits == max(bits, config.array_sum_bits)
+    assert config.binary_bits * 128 < 1 << config.sum_bits - 1
 
 
 def test_windows_of_the_lanes():

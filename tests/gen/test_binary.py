@@ -68,8 +68,11 @@ def test_sums(channels: int, padding: int | None, unit_rows: int, rng: np.random
     """
     config, pads = replace(CONFIGS[1], binary_rows=unit_rows), (0 if padding is None else 1,) * 4
     weights = rng.choice(np.array([-1, 1], np.int16), (19, channels, 3, 3))
-    bias, multiplier = 2 * rng.integers(-50, 50, 19) + channels % 2, rng.integers(1, 1 << 17, 19)
-    stage = Requantize(bias, multiplier, rng.integers(13, 20, 19), -3, -100, 110)
+    sizes = 1 << rng.integers(0, 7, (19, 1, 1, 1))
+    weights = (weights * sizes).astype(np.int16)
+    bias, multiplier = rng.integers(-100, 100, 19) * sizes.ravel() // 2, rng.integers(1, 1 << 17, 19)
+    shift = rng.integers(13, 20, 19) + np.log2(sizes.ravel()).astype(np.int64)
+    stage = Requantize(bias, multiplier, shift, -3, -100, 110)
     graph = layer_graph(BinaryLayer(channels=channels, outputs=19, size=6, stride=1, count=1))
     signs, conv = graph.layers
     assert isinstance(conv, Conv) and is_binary(conv, graph.tensors[conv.input])
@@ -115,7 +118,7 @@ def test_sums(channels: int, padding: int | None, unit_rows: int, rng: np.random
         for block in range(source.blocks):
             for tap in range(taps):
                 window, zeros = entries(block, tap)
-                count = golden.binary_popcount(window, of_tile[block, tap], zeros)
+                count = golden.binary_sums(window, of_tile[block, tap], zeros)
                 counts[tile * 16:][:16] += count.transpose(2, 0, 1)
     stage = unit.requantize
     got = golden.requantize(counts[:19], stage.bias, stage.multiplier, stage.shift, -3, -100, 110)
@@ -142,16 +145,19 @@ def test_entries_that_are_not_full(config: NpuConfig, stride: int, rng: np.rando
 
 
 def test_what_the_unit_cannot_run() -> None:
-    """An odd bias, or an odd number of channels among zeros, stays in int8."""
+    """Weights of no power of two, or an odd number of channels among zeros, stay in int8; any bias does not."""
     graph = layer_graph(BinaryLayer(channels=128, outputs=16, size=6, stride=1, count=1))
     signs, conv = graph.layers
     assert isinstance(conv, Conv)
     odd = replace(conv, requantize=replace(conv.requantize, bias=conv.requantize.bias + 1))
-    changed = replace(graph, layers=(signs, odd))
-    assert [layer.mode for layer in compile_kept(graph, CONFIGS[1])[0].layers] == ["binary"]
-    program, _ = compile_kept(changed, CONFIGS[1])
-    assert [layer.mode for layer in program.layers] == ["sum", "dense"]
-    run_and_compare(program, changed, 1, ("load",))
+    for layer, modes in ((conv, ["binary"]), (odd, ["binary"]),
+                         (replace(conv, weights=conv.weights * np.int16(64)), ["binary"]),
+                         (replace(conv, weights=conv.weights * np.int16(3)), ["sum", "dense"]),
+                         (replace(conv, weights=conv.weights * np.int16(128)), ["sum", "dense"])):
+        changed = replace(graph, layers=(signs, layer))
+        program, _ = compile_kept(changed, CONFIGS[1])
+        assert [layer.mode for layer in program.layers] == modes
+        run_and_compare(program, changed, 1, ("load",))
     few = layer_graph(BinaryLayer(channels=129, outputs=16, size=6, stride=1, count=1))
     assert not BinaryLayers.of(MappingContext(few, CONFIGS[1], CompileOptions())).mapped
 

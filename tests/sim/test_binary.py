@@ -29,7 +29,9 @@ def pack_weights(config: NpuConfig, weights: np.ndarray) -> bytes:
 
 
 def count(x: np.ndarray, zeros: np.ndarray, weights: np.ndarray, stride: int) -> np.ndarray:
-    """Bits of ``x`` (C, H, W), -1 and 1, that equal those of the weights; half of them where ``zeros`` (H, W)."""
+    """128 times how many bits of ``x`` (C, H, W), -1 and 1, equal those of the weights; half of them where ``zeros``
+    (H, W).
+    """
     kernel = weights.shape[2]
     height, width = ((n - kernel) // stride + 1 for n in x.shape[1:])
     sums = np.zeros((len(weights), height, width), np.int64)
@@ -42,7 +44,7 @@ def count(x: np.ndarray, zeros: np.ndarray, weights: np.ndarray, stride: int) ->
                         sums[:, row, col] += x.shape[0] // 2
                     else:
                         sums[:, row, col] += (weights[:, :, ky, kx] == x[:, y, z]).sum(axis=1)
-    return sums
+    return 128 * sums
 
 
 @pytest.mark.parametrize("config", CONFIGS, ids=lambda c: str(c.macs))
@@ -54,8 +56,8 @@ def test_layer(config: NpuConfig, stride: int, pad_value: int, pad_zero: int, bi
     pads, size = (1, 2, 0, 1), (5, 11)
     x = rng.integers(-128, 128, (8 * tn * blocks, *size)).astype(np.int8)
     weights = rng.choice(np.array([-1, 1]), (tm, len(x), 3, 3))
-    stage = Requantize.random(rng, tm, 0.5)
-    stage.bias = -rng.integers(4 * len(x), 5 * len(x), tm)
+    stage = Requantize.random(rng, tm, 0.5 / 128)
+    stage.bias = -rng.integers(128 * 4 * len(x), 128 * 5 * len(x), tm)
     memory = Memory(config)
     stream, parameters, source = (memory.put(pack_weights(config, weights)), memory.put(stage.pack()),
                                   memory.put(to_blocks(config, x)))

@@ -22,7 +22,7 @@ class BinaryEngine(Component):
     """Executes COMPUTEs with ``binary`` and COMPUTE_SETs; it takes any other for a COMPUTE with ``binary``.
 
     Rate and cycles are those of a `ComputeEngine` that has the unit inside. Golden model:
-    ``sim.golden.binary_popcount``.
+    ``sim.golden.binary_sums``.
     """
 
     def __init__(self, config: NpuConfig):

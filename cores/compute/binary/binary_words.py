@@ -4,6 +4,7 @@ from amaranth.hdl import Cat, Module, Signal
 from amaranth.lib import data
 from amaranth.lib.wiring import In
 
+from ...arch.numerics import COUNT_SHIFT
 from ...config import NpuConfig
 from ...timing.binary import BinaryWordsTiming
 from ..array_unit import ArrayUnit
@@ -14,9 +15,9 @@ __all__ = ["BinaryWords"]
 
 
 class BinaryWords(BinaryWordsTiming, ArrayUnit):
-    """How many bits of each pixel of a word equal the weights of each of ``binary_rows`` rows.
+    """How many bits of each pixel of a word equal the weights of each of ``binary_rows`` rows, times 2**COUNT_SHIFT.
 
-    Golden model: ``sim.golden.binary_popcount``.
+    Golden model: ``sim.golden.binary_sums``.
     """
 
     def __init__(self, config: NpuConfig, *, latency: int):
@@ -47,6 +48,6 @@ class BinaryWords(BinaryWordsTiming, ArrayUnit):
             unit.weight_parities.eq(parities),
             unit.load.eq(self.starts(self.word)),
             self.release.eq(self.starts(self.following)),
-            *[total.eq(count) for total, count in zip(self.sums, unit.counts, strict=True)],
+            *[total.eq(count << COUNT_SHIFT) for total, count in zip(self.sums, unit.counts, strict=True)],
         ]
         return m

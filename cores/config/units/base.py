@@ -35,6 +35,8 @@ class Unit:
     #: Its fields are in every ``config.json``; otherwise only those that are not 0, so that a machine without the unit
     #: is the one that it was before there was such a unit, and runs the same programs.
     always_written: bool = False
+    #: Goes up where what its instructions compute changes: programs of before do not run on machines with the unit.
+    revision: int = 0
     #: Values of fields in a machine of these lanes; 1 of those that are not named.
     standard: Callable[[Core], Mapping[str, int]] = _ones
     #: Component of the machine -> what its area grows with by this unit.

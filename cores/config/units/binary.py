@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from cores.arch.isa import StepKind
-from cores.arch.numerics import SIGN_BLOCKS
+from cores.arch.numerics import COUNT_SHIFT, SIGN_BLOCKS
 from cores.config.units.base import Unit
 from cores.config.units.gather import GatherSettings
 
@@ -37,6 +37,11 @@ class BinarySettings(GatherSettings):
         return self.binary_bits * self.binary_rows * self.pixel_lanes
 
     @property
+    def sum_bits(self) -> int:
+        counts = self.binary_bits.bit_length() + COUNT_SHIFT + 1 if self.binary_rows else 0
+        return max(super().sum_bits, counts)
+
+    @property
     def binary_groups(self) -> int:
         return self.unit_groups(StepKind.BINARY)
 
@@ -57,6 +62,7 @@ UNIT = Unit(
     settings=BinarySettings,
     fields=("binary_rows",),
     always_written=True,
+    revision=1,
     needs=("gather",),
     # Eight binary lanes for each of the int8 lanes.
     standard=lambda c: {"binary_rows": c.oc_lanes * c.nnz_lanes // c.ic_lanes},

@@ -7,7 +7,7 @@ from typing import Self
 
 import numpy as np
 
-from cores.arch.numerics import POSITIONS
+from cores.arch.numerics import COUNT_SHIFT, POSITIONS
 from cores.arch.stochastic import LENGTH_BITS, Circuit
 from gen.ir.epilogue.base import Range
 from gen.ir.host import is_integer
@@ -18,7 +18,7 @@ from sim.golden import conv2d_accumulate, winograd_accumulate, winograd_output
 from sim.stochastic.layers import conv2d_streams, largest_sums
 from sim.stochastic.streams import Streams
 
-__all__ = ["Conv", "NarrowWinograd", "Stochastic", "is_binary", "product_range"]
+__all__ = ["Conv", "NarrowWinograd", "Stochastic", "is_binary", "product_range", "sign_sizes"]
 
 #: Weights are int8 or uint8 with a zero point of that type subtracted.
 _LARGEST_WEIGHT = 255
@@ -54,7 +54,7 @@ class Conv(Layer):
     ``weights``: (OC, IC, KH, KW) int16, or (C, 1, KH, KW) if ``depthwise``; real integer weights with their zero point
     subtracted, so -255..255. Unless depthwise, its outputs may be in ``groups`` of as many neighbours each, which have
     weights for as many inputs each, and zeros for all others. A convolution whose input has ``signs`` and whose weights
-    are -1 and +1 is binary. With ``winograd`` its sums are those of that form, which ``requantize`` goes with; with
+    have `sign_sizes` is binary. With ``winograd`` its sums are those of that form, which ``requantize`` goes with; with
     ``stochastic`` they are near the layer's own.
     """
 
@@ -191,5 +191,18 @@ def product_range(weights: np.ndarray, depthwise: bool, inputs: Range) -> Range:
 
 
 def is_binary(layer: Conv, source: Tensor) -> bool:
-    """Whether a convolution only multiplies -1 and +1 with -1 and +1, padding aside."""
-    return source.signs and not layer.depthwise and bool((np.abs(layer.weights) == 1).all())
+    """Whether a convolution only multiplies signs with signs, padding aside; see `sign_sizes`."""
+    return source.signs and not layer.depthwise and sign_sizes(layer.weights) is not None
+
+
+def sign_sizes(weights: np.ndarray) -> np.ndarray | None:
+    """Of each output channel the power of two, 2**(COUNT_SHIFT - 1) at most, that its weights are plus or minus, int64
+    (OC,); None if there is none.
+
+    A bias counts in its steps, so that it need not be a whole sum of signs.
+    """
+    sizes = np.abs(weights.reshape(len(weights), -1)).astype(np.int64)
+    size = sizes[:, 0]
+    if (sizes != size[:, None]).any() or (size < 1).any() or (size > 1 << COUNT_SHIFT - 1).any():
+        return None
+    return None if (size & size - 1).any() else size

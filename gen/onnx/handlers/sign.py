@@ -11,7 +11,7 @@ from gen.onnx.context import Context
 from gen.onnx.handlers.affine import affine, turned_copy
 from gen.onnx.model import NodeError
 from gen.onnx.pooling import copy, sign_maximum
-from gen.onnx.quant_scales import parity, reach
+from gen.onnx.quant_scales import reach
 from gen.onnx.registry import Inputs, Registry, at
 from gen.onnx.values import (
     Condition,
@@ -40,12 +40,8 @@ def _store_signs(context: Context, value: Pending, above: np.ndarray | None = No
     nearest = np.rint(threshold)
     close = np.abs(threshold - nearest) <= 1e-6 * np.maximum(1, np.abs(threshold))
     bias = np.where(close, nearest if above is None else nearest - above, np.floor(threshold))
-    odd = parity(context.graph, value)
-    if odd is not None:
-        # Sums of one parity pass an odd threshold where they pass the even one before it.
-        bias -= (bias - odd) % 2
     furthest = reach(context.graph, value) + 2
-    bias = np.where(np.abs(bias) > furthest, np.sign(bias) * (furthest + (furthest + (odd or 0)) % 2), bias)
+    bias = np.clip(bias, -furthest, furthest)
     multiplier, shift = (np.full(value.shape[0], number) for number in _TWO)
     stage = Requantize(bias.astype(np.int64), multiplier, shift, 1, -1, 1)
     return Real(context.graph.add_layer(value, stage, result=Result(context.node, signs=True)), 1.0, 0)
