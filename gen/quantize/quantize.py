@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 import onnx
 
+from gen.quantize.balance_norms import balance_norms
 from gen.quantize.bias import correct_biases, with_biases
 from gen.quantize.calibrate import distributions
 from gen.quantize.equalize import equalize
@@ -50,7 +51,7 @@ def quantize(model: onnx.ModelProto, samples: Samples, options: QuantizeOptions 
     """
     options = options or QuantizeOptions()
     _check_samples(model, samples)
-    reference = prepare(model, options.keep_float)
+    reference = balance_norms(prepare(model, options.keep_float), samples, options.keep_float)
     if options.bias_correction or options.streams is not None:
         reference = with_biases(reference)
     if options.equalize:

@@ -5,11 +5,13 @@ from pathlib import Path
 import numpy as np
 import onnx
 import pytest
+from onnx import numpy_helper
 
 from cores.config import NpuConfig
 from gen.check.compare import compare_model
 from gen.onnx.importer import load_model
 from gen.onnx.machine import Machine
+from gen.quantize.balance_norms import balance_norms
 from gen.quantize.prepare import prepare
 from tests.compiled import compile_kept
 from tests.gen.float_models import FloatBuilder
@@ -109,3 +111,53 @@ def test_reshapes_of_samples_are_no_groups(rng: Rng) -> None:
     model = b.model(b.same_conv(y, CHANNELS, 4, kernel=1, name="y"), rank=4)
     x = rng.normal(size=(1, 3, SIDE, SIDE)).astype(np.float32)
     np.testing.assert_allclose(outputs_of(prepare(model), x), outputs_of(model, x), rtol=0, atol=1e-5)
+
+
+def _unlike(rng: Rng, norm) -> tuple[onnx.ModelProto, np.ndarray]:
+    """Channels of very different sizes and means, as trained networks have them in front of a normalisation."""
+    model = network(rng, norm)
+    first = next(node for node in model.graph.node if node.name == "first")
+    constants = {tensor.name: tensor for tensor in model.graph.initializer}
+    weights, bias = (numpy_helper.to_array(constants[name]) for name in first.input[1:])
+    groups = 2 if norm is pytorch else CHANNELS
+    sizes = np.repeat(np.exp(rng.permutation(np.linspace(-3, 3, groups))), CHANNELS // groups).astype(np.float32)
+    for name, array in zip(first.input[1:], (weights * sizes.reshape(-1, 1, 1, 1), (bias + 3) * sizes), strict=True):
+        constants[name].CopyFrom(numpy_helper.from_array(array, name))
+    return model, rng.normal(size=(16, 3, SIDE, SIDE)).astype(np.float32)
+
+
+@pytest.mark.parametrize("norm", [instance, pytorch, tokens])
+def test_channels_of_different_sizes(norm, rng: Rng) -> None:
+    """A layer in front leaves them equal: without that, 2 to 4 dB of instances are left, and 15 of groups."""
+    model, x = _unlike(rng, norm)
+    expected, found = (outputs_of(each, x) for each in (model, quantized(model, x, method="minmax").model))
+    assert 10 * np.log10((expected**2).sum() / ((found - expected)**2).sum()) > 25
+
+
+@pytest.mark.parametrize("norm", [instance, pytorch, tokens])
+def test_balanced_numbers(norm, rng: Rng) -> None:
+    model, x = _unlike(rng, norm)
+    made = balance_norms(prepare(model), {"x": x})
+    assert {node.name for node in made.graph.node} == {node.name for node in prepare(model).graph.node}
+    assert made.SerializeToString() != prepare(model).SerializeToString()
+    expected = outputs_of(model, x)
+    np.testing.assert_allclose(outputs_of(made, x), expected, rtol=0, atol=1e-4 * np.abs(expected).max())
+    kept = balance_norms(prepare(model), {"x": x}, {"first"})
+    assert next(node for node in kept.graph.node if node.name == "first") in prepare(model).graph.node
+
+
+@pytest.mark.parametrize("apart", [False, True])
+def test_what_others_read(apart: bool, rng: Rng) -> None:
+    """A layer's result beside its normalisation stays as it is; channels that are far apart get a copy."""
+    b = FloatBuilder(rng, [1, 3, SIDE, SIDE], opset=17)
+    sizes = np.exp(rng.permutation(np.linspace(-3, 3, CHANNELS))) if apart else np.ones(CHANNELS)
+    x = b.node("Mul", b.same_conv("x", 3, CHANNELS, name="first"), b.constant(sizes.reshape(-1, 1, 1)))
+    y = b.node("Concat", b.same_conv(x, CHANNELS, CHANNELS), instance(b, x), axis=1)
+    model = b.model(b.same_conv(y, 2 * CHANNELS, 4, kernel=1, name="y"), rank=4)
+    made, x = prepare(model), rng.normal(size=(16, 3, SIDE, SIDE)).astype(np.float32)
+    balanced = balance_norms(made, {"x": x})
+    assert (balanced is made) != apart
+    expected = outputs_of(model, x)
+    np.testing.assert_allclose(outputs_of(balanced, x), expected, rtol=0, atol=1e-4 * np.abs(expected).max())
+    found = outputs_of(quantized(model, x, method="minmax").model, x)
+    assert 10 * np.log10((expected**2).sum() / ((found - expected)**2).sum()) > 10

@@ -1,0 +1,218 @@
+"""Channels made equal in front of normalisations over pixels, by what samples show of them.
+
+What an InstanceNormalization makes of a channel is the same whatever factor and summand that has; of a group of
+channels, whatever all of them have. So a convolution that nothing but such a normalisation reads can leave channels, or
+groups, of equal size and around zero. Otherwise one scale for all channels leaves small ones few steps, and their
+squares, of which variances are made, none. What anything else makes, or reads too, is multiplied by constants after its
+mean is subtracted, if channels are far apart: a copy more.
+"""
+
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import onnx
+from onnx import NodeProto, TensorProto, helper, numpy_helper
+
+from gen.onnx.names import unique
+from gen.quantize.prepare import initializers
+from gen.quantize.sessions import Samples, values_of
+
+__all__ = ["balance_norms"]
+
+#: Samples for means and deviations.
+_SAMPLES = 16
+#: Factors: a channel whose deviation is farther from the others is as good as dead, or alone.
+_LARGEST = 2.0**16
+#: Deviations that differ by more than this are worth a copy.
+_APART = 4.0
+#: Layers in front -> the axis of the output channels in their weights.
+_LAYERS = {"Conv": 0, "ConvTranspose": 1}
+
+
+@dataclass(frozen=True)
+class _Norm:
+    """``layer`` makes what is normalised, and nothing else reads that; None where it is otherwise. ``mean``, of each
+    channel, is subtracted from it, which gives ``less``; ``guard`` adds to the variances. ``groups``: that of each
+    channel, int (C,).
+    """
+
+    layer: NodeProto | None
+    mean: str
+    less: str
+    guard: NodeProto
+    groups: np.ndarray
+
+
+def balance_norms(model: onnx.ModelProto, samples: Samples, keep_float: Collection[str] = ()) -> onnx.ModelProto:
+    """``model``, as `gen.quantize.prepare` makes it, or a copy of it with equal channels in front of normalisations;
+    layers ``keep_float`` stay as they are.
+    """
+    if not any(node.op_type == "Sub" for node in model.graph.node):
+        return model
+    copied = onnx.ModelProto()
+    copied.CopyFrom(model)
+    norms = list(_Norms(copied, keep_float).found())
+    if not norms:
+        return model
+    names = sorted({name for norm in norms for name in (norm.mean, norm.less)})
+    means, squares = defaultdict[str, list](list), defaultdict[str, list](list)
+    for values in values_of(copied, names, {name: array[:_SAMPLES] for name, array in samples.items()}):
+        for norm in norms:
+            means[norm.less].append(values[norm.mean].reshape(len(norm.groups)))
+            less = values[norm.less].astype(np.float64)
+            squares[norm.less].append((less**2).reshape(len(norm.groups), -1).mean(axis=1))
+    changed = [_rescale(copied, norm, np.mean(means[norm.less], axis=0), np.mean(squares[norm.less], axis=0))
+               for norm in norms]
+    return copied if any(changed) else model
+
+
+class _Norms:
+    def __init__(self, model: onnx.ModelProto, keep_float: Collection[str]) -> None:
+        self._graph, self._keep_float = model.graph, keep_float
+        self._constants = initializers(model)
+        self._makers = {name: node for node in model.graph.node for name in node.output}
+        self._readers = defaultdict[str, list[NodeProto]](list)
+        for node in model.graph.node:
+            for name in node.input:
+                self._readers[name].append(node)
+        values = (*model.graph.input, *model.graph.value_info, *model.graph.output)
+        self._channels = {value.name: value.type.tensor_type.shape.dim[1].dim_value for value in values
+                          if len(value.type.tensor_type.shape.dim) > 2}
+        self._outputs = {value.name for value in model.graph.output}
+
+    def found(self) -> Iterator[_Norm]:
+        for node in self._graph.node:
+            if node.op_type == "Sub" and (norm := self._norm(node)) is not None:
+                yield norm
+
+    def _norm(self, less: NodeProto) -> _Norm | None:
+        source, mean = less.input
+        groups, guard = self._groups(mean, source), self._guard(less.output[0])
+        return None if groups is None or guard is None else _Norm(self._layer(source), mean, less.output[0], guard,
+                                                                  groups)
+
+    def _layer(self, source: str) -> NodeProto | None:
+        layer = self._makers.get(source)
+        if layer is None or layer.op_type not in _LAYERS or source in self._outputs or not all(
+                name in self._constants for name in layer.input[1:] if name):
+            return None
+        grouped = any(a.name == "group" and a.i != 1 for a in layer.attribute)
+        readers = sorted(node.op_type for node in self._readers[source])
+        taken = (readers != ["GlobalAveragePool", "Sub"] or layer.op_type == "ConvTranspose" and grouped
+                 or layer.name in self._keep_float)
+        return None if taken else layer
+
+    def _groups(self, mean: str, source: str) -> np.ndarray | None:
+        """Of which group's mean a value is for each channel; None for any other value."""
+        channels = self._channels.get(source, 0)
+        groups = np.arange(channels)
+        spread, pool = self._makers.get(mean), self._makers.get(mean)
+        if spread is not None and spread.op_type == "Conv":
+            gathered = self._makers.get(spread.input[0])
+            if gathered is None or gathered.op_type != "Conv" or spread.input[1] not in self._constants:
+                return None
+            members = numpy_helper.to_array(self._constants[spread.input[1]])
+            if len(members) != channels or not ((members != 0).reshape(channels, -1).sum(axis=1) == 1).all():
+                return None
+            groups = members.reshape(channels, -1).argmax(axis=1)
+            pool = self._makers.get(gathered.input[0])
+        is_mean = pool is not None and pool.op_type == "GlobalAveragePool" and pool.input[0] == source
+        return groups if channels and is_mean else None
+
+    def _guard(self, less: str) -> NodeProto | None:
+        """What adds a constant to the variances, of which the root is taken."""
+        readers = self._readers[less]
+        squares = [node for node in readers if list(node.input) == [less, less] and node.op_type == "Mul"]
+        others = [node for node in readers if node not in squares]
+        if less in self._outputs or not squares or [node.op_type for node in others] != ["Mul"]:
+            return None
+        node = squares[0]
+        for op in ("GlobalAveragePool", "Conv", "Add", "Sqrt"):
+            following = self._readers[node.output[0]]
+            if len(following) != 1 or node.output[0] in self._outputs:
+                return None
+            if following[0].op_type == op:
+                node = following[0]
+            elif op != "Conv":
+                return None
+        guard = self._makers[node.input[0]]
+        constants = [self._constants[name] for name in guard.input if name in self._constants]
+        return guard if len(constants) == 1 and numpy_helper.to_array(constants[0]).size == 1 else None
+
+
+def _rescale(model: onnx.ModelProto, norm: _Norm, mean: np.ndarray, square: np.ndarray) -> bool:
+    """Whether that changed anything. ``mean`` and ``square``, (C,): of the channels of what is normalised, and of what
+    is without its mean.
+    """
+    count = int(norm.groups.max()) + 1
+    size = np.sqrt(np.array([square[norm.groups == group].mean() for group in range(count)]))
+    known = size > 0
+    if not known.any():
+        return False
+    middle = np.exp(np.log(size[known]).mean())
+    factors = np.ones(count)
+    factors[known] = np.clip(middle / size[known], 1 / _LARGEST, _LARGEST)
+    factor = factors[norm.groups]
+    constants = initializers(model)
+    own = _Own(model)
+    guard = norm.guard
+    place = next(number for number, name in enumerate(guard.input) if name in constants)
+    epsilon = numpy_helper.to_array(constants[guard.input[place]]).item()
+    rank = next(len(value.type.tensor_type.shape.dim) for value in model.graph.value_info if value.name == norm.less)
+    column = (-1, *(1,) * (rank - 2))
+    if norm.layer is not None:
+        _scale_layer(norm.layer, [numpy_helper.to_array(constants[name]) for name in norm.layer.input[1:] if name],
+                     factor, mean, own)
+    elif size[known].max() > _APART * size[known].min():
+        _scale_less(model.graph, norm.less, own(f"{norm.less}/sizes", factor.reshape(column)), own.name)
+    else:
+        return False
+    guard.input[place] = own(f"{guard.name}/balanced", (epsilon * factors**2).reshape(column))
+    return True
+
+
+def _scale_layer(layer: NodeProto, arrays: list[np.ndarray], factor: np.ndarray, mean: np.ndarray, own: "_Own") -> None:
+    """Of whose result each channel becomes ``(y - mean) * factor``."""
+    weights, bias = arrays[0], arrays[1] if len(arrays) > 1 else np.zeros(1)
+    column = np.ones(weights.ndim, np.int64)
+    column[_LAYERS[layer.op_type]] = -1
+    names = [own(f"{layer.name}/balanced", weights * factor.reshape(column)),
+             own(f"{layer.name}/centred", (bias - mean) * factor)]
+    del layer.input[1:]
+    layer.input.extend(names)
+
+
+def _scale_less(graph: onnx.GraphProto, less: str, factor: str, name: Callable[[str], str]) -> None:
+    """Put a Mul between ``less`` and what reads it."""
+    result = name(f"{less}/equal")
+    for node in graph.node:
+        for place, given in enumerate(node.input):
+            node.input[place] = result if given == less else given
+    index = next(number for number, node in enumerate(graph.node) if less in node.output)
+    graph.node.insert(index + 1, helper.make_node("Mul", [less, factor], [result], name=result))
+    known = next(value for value in graph.value_info if value.name == less)
+    graph.value_info.append(helper.make_tensor_value_info(result, TensorProto.FLOAT, None))
+    graph.value_info[-1].type.CopyFrom(known.type)
+
+
+class _Own:
+    """Makes new constants and names."""
+
+    def __init__(self, model: onnx.ModelProto) -> None:
+        self._graph = model.graph
+        self._taken = {tensor.name for tensor in model.graph.initializer}
+        for node in model.graph.node:
+            self._taken |= {node.name, *node.input, *node.output}
+
+    def name(self, wanted: str) -> str:
+        found = unique(wanted, self._taken)
+        self._taken.add(found)
+        return found
+
+    def __call__(self, name: str, array: np.ndarray) -> str:
+        """The name of a constant, float32."""
+        found = self.name(name)
+        self._graph.initializer.append(numpy_helper.from_array(array.astype(np.float32), found))
+        return found
