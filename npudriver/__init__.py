@@ -7,6 +7,7 @@ package beside a program. docs/driver.md describes it.
 import os
 
 from .backend import Backend, Buffer
+from .battery import Battery, ModelledBattery, PowerSupply, ReadBattery
 from .connect import open_backend
 from .device import Device
 from .errors import (
@@ -19,7 +20,10 @@ from .errors import (
     TransportError,
     WaitTimeoutError,
 )
+from .governed import GovernedModel
+from .governor import Governor
 from .inference import Inference
+from .levels import LevelTable
 from .machine import Machine
 from .model import Deployment, HostFile, LoadedModel
 from .program import DeployedProgram
@@ -31,7 +35,8 @@ if not os.environ.get("ORT_DISABLE_TELEMETRY"):
     os.environ["ORT_DISABLE_TELEMETRY"] = "1"
 
 __all__ = [
-    "AbortedError", "Backend", "Buffer", "DeployedProgram", "Deployment", "Device", "DeviceError", "DriverError",
-    "FaultError", "HostFile", "Inference", "Job", "LoadedModel", "Machine", "OutOfMemoryError", "PackageError",
+    "AbortedError", "Backend", "Battery", "Buffer", "DeployedProgram", "Deployment", "Device", "DeviceError",
+    "DriverError", "FaultError", "GovernedModel", "Governor", "HostFile", "Inference", "Job", "LevelTable",
+    "LoadedModel", "Machine", "ModelledBattery", "OutOfMemoryError", "PackageError", "PowerSupply", "ReadBattery",
     "Registers", "ResidentProgram", "TransportError", "WaitTimeoutError", "open_backend",
 ]

@@ -1,4 +1,4 @@
-"""The driver's own commands, on a board: ``python3 -m npudriver doctor | dump | info | run | serve``."""
+"""The driver's own commands, on a board: ``python3 -m npudriver doctor | dump | govern | info | run | serve``."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ import os
 import signal
 import sys
 import time
+from collections import Counter
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
@@ -17,6 +19,7 @@ import numpy as np
 
 from .access import read_token
 from .arrays import read_arrays, write_arrays
+from .battery import Battery, ModelledBattery, PowerSupply
 from .bringup import BRINGUP, BringUp, Trial
 from .connect import device_of_file, open_backend
 from .device import Device
@@ -24,6 +27,9 @@ from .doctor import Bench, Finding, examine, not_opened
 from .dump import Dump, take_dump
 from .errors import DriverError, PackageError
 from .files import named
+from .governed import GovernedModel
+from .governor import Governor
+from .levels import LevelTable
 from .machine import Machine
 from .model import Deployment
 from .registers import Registers
@@ -85,6 +91,13 @@ def _parser() -> argparse.ArgumentParser:
                      help="try a sample again so often that has failed (default 0)")
     run.add_argument("--timeout", type=_seconds, default=10.0, metavar="S", help="for one inference (default 10 s)")
     run.add_argument("--json", action="store_true", help="print one JSON object and nothing else")
+    govern = commands.add_parser("govern", help="run samples, each at the level that a governor chooses by the charge")
+    govern.add_argument("levels", type=Path, metavar="governor.json", help="what `gen govern` has written")
+    govern.add_argument("--input", type=Path, required=True, metavar="X.npz", help="as of run")
+    govern.add_argument("--limit", type=_positive, metavar="N", help="take the first N samples")
+    govern.add_argument("--supply", type=Path, metavar="FOLDER", help="the battery, of /sys/class/power_supply "
+                        "(default: one that is reckoned, full at first)")
+    govern.add_argument("--json", action="store_true", help="print one JSON object and nothing else")
     info = commands.add_parser("info", help="say what the device is and what its registers hold")
     info.add_argument("model", type=Path, help=_MODEL)
     doctor = commands.add_parser("doctor", help="check a device step by step: registers, memory, program, interrupt, "
@@ -111,7 +124,7 @@ def _parser() -> argparse.ArgumentParser:
                        help=f"end the connection of a client that asks nothing for so long (default {Limits.idle:g} s)")
     serve.add_argument("--memory", type=_positive, default=64, metavar="MIB",
                        help="what they have of its memory (default 64)")
-    for sub in (run, info, doctor, dump, serve):
+    for sub in (run, govern, info, doctor, dump, serve):
         sub.add_argument("--device", metavar="URL", help="uio:[NAME], pynq:FILE.bit, tcp://HOST[:PORT] (default: that "
                          "of the model's board; for serve uio:)")
     return parser
@@ -179,6 +192,26 @@ def _stacked(found: Sequence[dict[str, np.ndarray]]) -> dict[str, np.ndarray]:
         else:
             stacked.update({f"{name}/{number}": array for number, array in enumerate(arrays)})
     return stacked
+
+
+def _govern(arguments: argparse.Namespace) -> int:
+    table = LevelTable.load(arguments.levels)
+    battery: Battery = PowerSupply(arguments.supply) if arguments.supply else ModelledBattery(table.battery)
+    deployments = [Deployment.load(arguments.levels.parent / name) for name in table.programs]
+    first = deployments[0]
+    arrays = _samples(arguments.input, first, arguments.limit)
+    with ExitStack() as stack:
+        device = stack.enter_context(Device(open_backend(
+            arguments.device or device_of_file(first.device) or _DEVICE), first.machine))
+        models = [stack.enter_context(deployment.load_into(device)) for deployment in deployments]
+        governed = GovernedModel(Governor(table), models, battery)
+        made = [governed.run(inputs) for inputs in _each(arrays, list(first.inputs))]
+    counts = Counter(one.level.name for one in made)
+    facts = {"samples": len(made), "late": sum(one.choice.late for one in made),
+             "short": sum(one.choice.short for one in made), "charge": f"{battery.charge() / 1e4:.2f} %",
+             **{level.name: counts[level.name] for level in table.levels}}
+    print(json.dumps(facts) if arguments.json else ", ".join(f"{name} {value}" for name, value in facts.items()))
+    return 0
 
 
 def _info(arguments: argparse.Namespace) -> int:
@@ -329,7 +362,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Returns the exit status: 0, 1 (could not), 2 (bad arguments), 130 (interrupted)."""
     arguments = _parser().parse_args(argv)
     try:
-        commands = {"doctor": _doctor, "dump": _dump, "run": _run, "info": _info, "serve": _serve}
+        commands = {"doctor": _doctor, "dump": _dump, "govern": _govern, "run": _run, "info": _info, "serve": _serve}
         return commands[arguments.command](arguments)
     except KeyboardInterrupt:
         return 130

@@ -30,6 +30,7 @@ COMMANDS = {
     "report": "a page to look at: graph, timeline, roofline, memory, and where the cycles go",
     "explore": "search machines for models: cycles against area, and the best trade-offs",
     "battery": "inferences of a stochastic network from one battery, by levels of voltage and frequency",
+    "govern": "levels for the driver's governor, and a discharge of a battery on a simulated device",
     "disasm": "list the instructions of a program",
     "explain": "say in words what a dump of a machine shows: state, instruction, waits, error",
     "compare": "compare every layer with onnxruntime",

@@ -83,6 +83,7 @@ EDGES = {
               "gen.files gen.netlist npudriver sim",
     "gen.stochastic": "cores.arch cores.config cores.errors gen.files sim sim.golden sim.stochastic",
     "gen.energy": "cores cores.arch cores.compute cores.config cores.errors gen.files gen.hw gen.stochastic",
+    "gen.govern": "cores.arch cores.config cores.errors gen.energy gen.files gen.run npudriver sim",
     "gen.explore": "boards cores.arch cores.config cores.errors gen.compiler gen.energy gen.families gen.files gen.hw "
                    "gen.ir gen.onnx gen.options gen.partition gen.passes gen.prune gen.run gen.stochastic sim",
     "gen.deploy": "boards cores cores.config cores.errors gen.bringup gen.c gen.files gen.hw gen.ir gen.program "
@@ -96,9 +97,9 @@ EDGES = {
     "gen.report": "boards cores.arch cores.config cores.errors gen.check gen.explore gen.files gen.hw gen.ir "
                   "gen.mapping gen.onnx gen.run npudriver sim",
     "gen.cli": "boards cores cores.arch cores.config cores.errors gen.bench gen.bringup gen.check gen.deploy "
-               "gen.detection gen.energy gen.explore gen.families gen.files gen.hw gen.ir gen.name gen.onnx "
-               "gen.options gen.partition gen.passes gen.program gen.prune gen.quantize gen.report gen.run gen.soc "
-               "gen.stochastic gen.train gen.zoo npudriver sim sim.rtl sim.stochastic",
+               "gen.detection gen.energy gen.explore gen.families gen.files gen.govern gen.hw gen.ir gen.name "
+               "gen.onnx gen.options gen.partition gen.passes gen.program gen.prune gen.quantize gen.report gen.run "
+               "gen.soc gen.stochastic gen.train gen.zoo npudriver sim sim.rtl sim.stochastic",
     "gen": "gen.cli gen.name",
     "npugen": "boards cores cores.config gen gen.deploy gen.detection gen.explore gen.files gen.hw gen.onnx "
               "gen.options gen.prune gen.quantize gen.report gen.run gen.train",

@@ -31,6 +31,7 @@ LINES = (
     "explore MODEL --space FILE.json",
     "explore FILE.yaml",
     "battery --levels FILE.json",
+    "govern FILE.npu --input SAMPLES -o y",
     "build --config FILE.json -o y",
     "train FILE.yaml -o y.onnx",
 )

@@ -1,0 +1,1 @@
+"""Levels for the driver's governor, and a battery that is emptied by what it chooses (docs/driver.md)."""
