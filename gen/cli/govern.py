@@ -243,7 +243,7 @@ def _write(arguments: argparse.Namespace, applications: "list[Application]", fou
     write_file(arguments.output / _HEADER, levels_header(found.table))
     write_file(arguments.output / f"{_NAME}.csv", trace_csv(found))
     title = [f"{', '.join(path.stem for path in arguments.programs)}: a battery by the governor, on {arguments.on}",
-             f"{described(program.config, program.board)}; {found.table.about}"]
+             described(program.config, program.board), found.table.about]
     write_plots(arguments, arguments.output, _NAME, plot(found, title))
     messages.print(f"{arguments.output}: {', '.join(_files(arguments))}", soft_wrap=True)
 
