@@ -181,6 +181,9 @@ def _emit_sum(context: Context, value: PendingAdd, result: Result) -> Quantised:
     value = _with_tables(context, value, scale, ends)
     assert isinstance(value.b, Real) and not isinstance(value.a, PendingTable)
     if isinstance(value.a, Pending):
+        if value.instead is not None and _grid_of(graph, value, scale, ends) is None:
+            return _emit_sum(context, replace(value.instead(), nodes=value.nodes, order=value.order,
+                                              moved_by=value.moved_by, low=value.low, high=value.high), result)
         grid = (scale, 0) if value.apart else _grid(graph, value, scale, ends)
         layer, first, middle = _branch(graph, value.a, grid)
         layer = replace(layer, nodes=(*layer.nodes, *value.nodes))
@@ -227,17 +230,26 @@ def _emit_table(context: Context, value: PendingTable, result: Result) -> Quanti
     return context.graph.add_layer(layer, same(middle, source.shape[0]), table, result=result)
 
 
-def _grid(graph: GraphBuilder, value: PendingAdd, scale: float, total: tuple[float, float]) -> tuple[float, int]:
-    """Scale and zero point for the result of a layer that the model adds without quantising it.
+def _grid_of(graph: GraphBuilder, value: PendingAdd, scale: float,
+             total: tuple[float, float]) -> tuple[float, int] | None:
+    """Scale and zero point for the result of a layer that the model adds without quantising it; None if it would be too
+    coarse.
 
     ``total``: range of the sum, of which a step is ``scale``.
     """
     result = value.a
     assert isinstance(result, Pending) and isinstance(value.b, Real)
     # Nothing is gained by steps far below the layer's own.
-    found = exact_quantisation(result, scale) or branch_quantisation(
+    return exact_quantisation(result, scale) or branch_quantisation(
         real_range(graph, result), real_range(graph, value.b), total, scale, finest=float(result.scale.max()) / 16)
+
+
+def _grid(graph: GraphBuilder, value: PendingAdd, scale: float, total: tuple[float, float]) -> tuple[float, int]:
+    """As `_grid_of`. Raises NodeError where that is None."""
+    found = _grid_of(graph, value, scale, total)
     if found is None:
+        result = value.a
+        assert isinstance(result, Pending)
         raise NodeError(f"adds the unquantised result of {result.name}, for which {FIRST_BITS} bits beside this "
                         f"sum's are too coarse; put QuantizeLinear and DequantizeLinear after {result.name}",
                         at=value.name, code="not-quantised")

@@ -207,12 +207,14 @@ class Pending(_Result):
 class PendingAdd(_Result):
     """The sum of two tensors, the first of which may still be a layer's result, and either one a function.
 
-    ``apart``: one of both is always zero, so that a result in steps of the sum is rounded once.
+    ``apart``: one of both is always zero, so that a result in steps of the sum is rounded once. ``instead``: another
+    such sum of the same numbers, where the first operand would be too coarse.
     """
 
     a: "Real | Pending | PendingTable"
     b: "Real | PendingTable"
     apart: bool = False
+    instead: "Callable[[], PendingAdd] | None" = None
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

@@ -1,22 +1,29 @@
 """Constants that are added to activations, moved into the biases of layers beside them.
 
 ReActNet's RPReLU shifts a sum in front of its PRelu and again after it, and its RSign shifts what is read then. On the
-machine each such shift of a tensor is a layer of its own, but a bias is free.
+machine each such shift of a tensor is a layer of its own, but a bias is free. What is left after `move_shifts` is a
+shift in front of a Sign, which `fold_shifts` has the read tensor made with.
 """
 
 from collections import Counter
+from collections.abc import Callable
 
 import numpy as np
 import onnx
-from onnx import NodeProto, TensorProto, numpy_helper
+from onnx import NodeProto, TensorProto, helper, numpy_helper
 
 from gen.onnx.names import unique
 from gen.onnx.passes import drop_unused
 
-__all__ = ["move_shifts"]
+__all__ = ["fold_shifts", "move_shifts"]
 
 #: Operators that have a bias -> its input.
 _BIASED = {"Conv": 2, "BatchNormalization": 2}
+#: Operators of windows that move with what they read, where these do not reach beyond it.
+_POOLS = ("AveragePool", "GlobalAveragePool", "GlobalMaxPool", "MaxPool")
+
+#: Adds a constant, float32 (C,) or (1,), to something.
+_Take = Callable[[np.ndarray], None]
 
 
 def move_shifts(model: onnx.ModelProto) -> onnx.ModelProto:
@@ -27,6 +34,24 @@ def move_shifts(model: onnx.ModelProto) -> onnx.ModelProto:
     while moved:
         moved = any(_Shift(model, node).move() for node in model.graph.node if node.op_type == "Add")
     return drop_unused(model)
+
+
+def fold_shifts(model: onnx.ModelProto) -> onnx.ModelProto:
+    """Sign(x + c) -> Sign(x), of an x whose layer has c in its bias, where all else that reads x is a layer that takes
+    -c, or a sum with one; so, too, x + c that alone reads x. The numbers are the same but for the order of sums.
+
+    An x that is PRelu(v), with slopes s of 1 at most, becomes ``v + Relu((s - 1) * v)`` for that, with c in v.
+    """
+    folded = True
+    while folded:
+        folded = any(_Shift(model, node).fold() for node in model.graph.node if node.op_type == "Add")
+    return drop_unused(model)
+
+
+def _reaches_beyond(node: NodeProto) -> bool:
+    """Whether windows may be padded."""
+    return any((a.name == "auto_pad" and a.s not in (b"NOTSET", b"VALID")) or (a.name == "ceil_mode" and a.i)
+               or (a.name == "pads" and any(a.ints)) for a in node.attribute)
 
 
 class _Shift:
@@ -62,10 +87,7 @@ class _Shift:
         maker = self._makers.get(name)
         if maker is None or maker.op_type not in _BIASED or self._uses[name] != 1:
             return None
-        if maker.input[1] not in self._constants:
-            return None
-        bias = maker.input[2] if len(maker.input) > 2 else ""
-        return maker if not bias or bias in self._constants else None
+        return maker if self._has_constants(maker) else None
 
     def _into_sum(self, source: str, shift: TensorProto) -> bool:
         """Into a layer in front of the sum that the shift is added to."""
@@ -105,11 +127,127 @@ class _Shift:
         self._replace(result, source)
         return True
 
+    def fold(self) -> bool:
+        """Whether what it shifts is made with the shift instead."""
+        found, result = self._split(self._node), self._node.output[0]
+        if found is None or not self._uses[result]:
+            return False
+        source, shift = found
+        others = [node for node in self._graph.node if source in node.input and node is not self._node]
+        readers = [node for node in self._graph.node if result in node.input]
+        signs = bool(readers) and all(node.op_type == "Sign" for node in readers)
+        if (others and not signs) or self._uses[result] != len(readers):
+            return False
+        takes, give = self._taking(source, others, 1), self._giving(source)
+        if takes is None or give is None:
+            return False
+        number = numpy_helper.to_array(shift).reshape(-1).astype(np.float32)
+        for take in takes:
+            take(-number)
+        give(number)    # the last: it may put other nodes in the place of those that the others know
+        self._replace(result, source)
+        return True
+
+    def _taking(self, name: str, readers: list[NodeProto], besides: int = 0) -> list[_Take] | None:
+        """What has readers of a value, and nothing else but so many, do as before where that grows by what they get;
+        None if one of them cannot.
+        """
+        if self._uses[name] != len(readers) + besides:
+            return None
+        takes: list[_Take] = []
+        for node in readers:
+            found = self._taking_of(name, node)
+            if found is None:
+                return None
+            takes += found
+        return takes
+
+    def _taking_of(self, name: str, node: NodeProto) -> list[_Take] | None:
+        """As `_taking`, of a single reader."""
+        if node.op_type == "Add":
+            split = self._split(node)
+            if split is not None:
+                return [lambda number: self._add_to_constant(node, number)] if split[0] == name else None
+            layer = next(filter(None, (self._layer(other) for other in node.input if other != name)), None)
+            return None if layer is None else [lambda number: self._add_numbers(layer, number)]
+        if _reaches_beyond(node):
+            return None
+        if node.op_type in _POOLS and len(node.output) == 1:
+            return self._taking(node.output[0], [other for other in self._graph.node if node.output[0] in other.input])
+        if node.op_type == "Conv" and node.input[0] == name and self._has_constants(node):
+            return [lambda number: self._add_numbers(node, self._weighted(node, number))]
+        return None
+
+    def _weighted(self, node: NodeProto, number: np.ndarray) -> np.ndarray:
+        """What a Conv without padding makes of an input that is ``number`` everywhere."""
+        weights = numpy_helper.to_array(self._constants[node.input[1]]).astype(np.float64)
+        groups = next((a.i for a in node.attribute if a.name == "group"), 1)
+        inputs = np.broadcast_to(number, weights.shape[1] * groups).reshape(groups, 1, -1)
+        sums = weights.reshape(*weights.shape[:2], -1).sum(axis=2).reshape(groups, -1, weights.shape[1])
+        return (sums * inputs).sum(axis=2).ravel().astype(np.float32)
+
+    def _giving(self, name: str, *, bent: bool = False) -> _Take | None:
+        """What adds to a value, for all its readers, where its layer has a bias; None if it cannot be. ``bent``: for a
+        PRelu, of which it has to be the only reader.
+        """
+        maker = self._makers.get(name)
+        if maker is None or (bent and self._uses[name] != 1):
+            return None
+        if maker.op_type in _BIASED and self._has_constants(maker):
+            return lambda number: self._add_numbers(maker, number)
+        if maker.op_type == "Add":
+            layer = next(filter(None, map(self._layer, maker.input)), None)
+            return None if layer is None else lambda number: self._add_numbers(layer, number)
+        if maker.op_type != "PRelu" or bent or maker.input[1] not in self._constants:
+            return None
+        slopes, give = numpy_helper.to_array(self._constants[maker.input[1]]), self._giving(maker.input[0], bent=True)
+        per_channel = slopes.size == 1 or (slopes.ndim in (3, 4) and slopes.size == slopes.shape[-3])
+        if give is None or not per_channel or slopes.max() > 1:
+            return None
+
+        def bend(number: np.ndarray) -> None:
+            give(number)
+            self._bend(maker, slopes.reshape(-1), number)
+        return bend
+
+    def _bend(self, node: NodeProto, slopes: np.ndarray, shift: np.ndarray) -> None:
+        """A PRelu of what has got a shift, and the same shift of its result, as a sum."""
+        source, name = node.input[0], node.output[0]
+        taken = self._constants.keys() | self._uses.keys() | self._makers.keys()
+        scaled, moved, less = (unique(f"{node.name or name}/{what}", taken) for what in ("scaled", "moved", "less"))
+        factor = self._constant(f"{node.name}/factor", (slopes - 1)[:, None, None])
+        offset = self._constant(f"{node.name}/offset", ((1 - slopes) * shift)[:, None, None])
+        made = [helper.make_node("Mul", [source, factor], [scaled], name=scaled),
+                helper.make_node("Add", [scaled, offset], [moved], name=moved),
+                helper.make_node("Relu", [moved], [less], name=less),
+                helper.make_node("Add", [source, less], [name], name=node.name)]
+        place = next(number for number, other in enumerate(self._graph.node) if other is node)
+        nodes = list(self._graph.node)
+        nodes[place:place + 1] = made
+        del self._graph.node[:]
+        self._graph.node.extend(nodes)
+
+    def _has_constants(self, node: NodeProto) -> bool:
+        """Whether weights of a layer are constant, and so is its bias, if it has one."""
+        bias = node.input[2] if len(node.input) > 2 else ""
+        return node.input[1] in self._constants and (not bias or bias in self._constants)
+
+    def _add_to_constant(self, node: NodeProto, number: np.ndarray) -> None:
+        """A constant that a node adds."""
+        split = self._split(node)
+        assert split is not None
+        total = numpy_helper.to_array(split[1]) + (number if number.size == 1 else number[:, None, None])
+        node.input[list(node.input).index(split[1].name)] = self._constant(f"{node.name}/shift", total)
+
     def _add(self, layer: NodeProto, shift: TensorProto) -> None:
         """``shift`` to the bias of a layer."""
+        self._add_numbers(layer, numpy_helper.to_array(shift).reshape(-1))
+
+    def _add_numbers(self, layer: NodeProto, numbers: np.ndarray) -> None:
+        """The same, of an array (C,) or (1,)."""
         place = _BIASED[layer.op_type]
         channels = self._constants[layer.input[1]].dims[0]
-        bias = np.broadcast_to(numpy_helper.to_array(shift).reshape(-1), channels)
+        bias = np.broadcast_to(numbers, channels)
         if len(layer.input) > place and layer.input[place]:
             bias = bias + numpy_helper.to_array(self._constants[layer.input[place]])
         inputs = [*layer.input[:place], self._constant(f"{layer.name}/bias", bias), *layer.input[place + 1:]]

@@ -52,7 +52,7 @@ def added_functions(b: Builder) -> str:
 
 
 def scaled_by_channel(b: Builder) -> str:
-    """PRelu: a sum of a tensor's positive and negative part, of which the latter is rounded to 9 bits first."""
+    """PRelu: a sum of a tensor and what slopes take from its negative part, which is rounded to 9 bits first."""
     x = b.requantize(_halves(b, b.requantize(b.input(1, 4, 4, 4, number=np.float32), _STEP, 0), 4), _STEP, 0)
     slopes = b.constant(b.rng.uniform(0.1, 0.4, (4, 1, 1)).astype(np.float32))
     return b.quantize(b.node("PRelu", x, slopes), _STEP / 4, 0)

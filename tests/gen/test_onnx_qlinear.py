@@ -88,6 +88,35 @@ def test_slopes_for_each_channel(number: type, least: float, rng: Rng, seed: int
     assert differing <= 2
 
 
+@pytest.mark.parametrize("number", [np.int8, np.uint8])
+@pytest.mark.parametrize("scale, layers", [(0.06, ["conv", "conv"]), (0.002, ["conv", "pool", "pool", "conv"])])
+def test_slopes_up_to_one(number: type, scale: float, layers: list[str], rng: Rng, seed: int, tmp_path: Path) -> None:
+    """A layer; more where what it adds would be rounded to too few steps of the result."""
+    b = Builder(rng, number=number)
+    x = b.requantize(b.node("Conv", b.dequantize(b.input(1, 3, 9, 9)), b.weights(20, 3, 3, 3)), 0.05)
+    slopes = rng.uniform(-1, 1, (20, 1, 1)).astype(np.float32)
+    slopes[:3, 0, 0] = 0, 1, -1
+    b.output(b.quantize(b.node("PRelu", x, b.constant(slopes)), scale))
+    kinds, differing = simulated(b, tmp_path, seed)
+    assert kinds == layers
+    assert differing <= (0.12 * 3 * 980 if len(layers) == 2 else 4)
+
+
+@pytest.mark.parametrize("step", [0.02, 0.05, 0.061, 0.4])
+def test_every_value_with_slopes_up_to_one(step: float, rng: Rng, tmp_path: Path) -> None:
+    """Within the rounding of what is added, to 9 bits, of the exact number."""
+    b = Builder(rng)
+    x = b.dequantize(b.input(1, 5, 16, 16), 0.05, -20)
+    slopes = np.float32([0.25, -0.7, 0, 1, 0.01])
+    b.output(b.quantize(b.node("PRelu", x, b.constant(slopes[:, None, None])), step, 9))
+    values = np.tile(np.arange(-128, 128, dtype=np.int8).reshape(16, 16), (1, 5, 1, 1))
+    (ours,) = reference.run(load_model(b.save(tmp_path)).graph, {"x": values})[0].values()
+    real = (values + 20.0) * 0.05
+    exact = np.where(real < 0, real * slopes[:, None, None], real) / step + 9
+    # Up to 1.7 * 108 steps of the tensor are in 511 steps.
+    assert np.abs(ours - np.clip(exact, -128, 127)).max() <= 0.502 + 1.7 * 108 * 0.05 / 511 / 2 / step
+
+
 def test_slopes_of_every_value(rng: Rng, tmp_path: Path) -> None:
     b = Builder(rng)
     x = b.dequantize(b.input(1, 5, 16, 16), 0.05, -20)

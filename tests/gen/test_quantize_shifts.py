@@ -12,7 +12,7 @@ from gen.check.compare import compare
 from gen.onnx.importer import load
 from gen.prune.timing import cycles_of
 from gen.quantize.quantize import quantize
-from gen.quantize.shifts import move_shifts
+from gen.quantize.shifts import fold_shifts, move_shifts
 from tests.gen.float_models import FloatBuilder
 from tests.gen.quantizing import outputs_of
 
@@ -61,20 +61,92 @@ def test_shifts_of_reactnet(end: str, rng: Rng):
     assert move_shifts(copied(moved)) == moved
 
 
+def branches(rng: Rng, *, slope: float = 0.4, stem: str = "conv", reader: str = "") -> onnx.ModelProto:
+    """Two RSigns, the second of a tensor that RPReLU makes and that an average and a layer without padding read, too;
+    of which ``reader`` is another one.
+    """
+    b = FloatBuilder(rng, [1, 3, 8, 8])
+    x = b.same_conv("x", 3, CHANNELS, name="stem")
+    x = b.node("Relu", x) if stem == "relu" else x
+
+    def binary(x: str, outputs: int, stride: int) -> str:
+        w = np.where(rng.random((outputs, CHANNELS, 3, 3)) < 0.5, -0.05, 0.05)
+        y = b.node("Conv", b.node("Sign", shift(b, x, (1, CHANNELS, 1, 1))), b.constant(w), pads=[1] * 4,
+                   strides=[stride] * 2)
+        return b.norm(y, rng.uniform(0.5, 1.5, outputs))
+
+    y = shift(b, b.node("Add", binary(x, CHANNELS, 1), x))
+    x = b.node("PRelu", y, b.constant(rng.uniform(0.1, slope, (CHANNELS, 1, 1))))
+    pooled = b.node("AveragePool", x, kernel_shape=[2, 2], strides=[2, 2], ceil_mode=0, count_include_pad=1)
+    w = b.constant(rng.normal(0, 0.1, (2 * CHANNELS, CHANNELS, 1, 1)))
+    y = b.node("Add", binary(x, 2 * CHANNELS, 2), b.norm(b.node("Conv", pooled, w), np.ones(2 * CHANNELS)))
+    model = b.model(b.same_conv(y, 2 * CHANNELS, 8, name="y"))
+    if reader:
+        other = {"relu": lambda: b.node("Relu", x), "padded": lambda: b.same_conv(x, CHANNELS, 8),
+                 "output": lambda: x}[reader]()
+        model = b.model(model.graph.output[0].name)
+        model.graph.output.append(helper.make_tensor_value_info(other, onnx.TensorProto.FLOAT, None))
+    return model
+
+
+def of_signs(model: onnx.ModelProto) -> int:
+    """Signs of a sum with a constant."""
+    made = {node.output[0]: node for node in model.graph.node}
+    constants = {tensor.name for tensor in model.graph.initializer}
+    return sum(node.op_type == "Sign" and made[node.input[0]].op_type == "Add"
+               and not constants.isdisjoint(made[node.input[0]].input) for node in model.graph.node)
+
+
+@pytest.mark.parametrize("end", ["conv", "shift"])
+def test_shifts_of_signs(end: str, rng: Rng):
+    """None is left, and each RPReLU is a sum, but for one that ends the model."""
+    model = reactnet(rng, 3, end)
+    x = rng.normal(size=(5, 3, 8, 8)).astype(np.float32)
+    expected, folded = outputs_of(model, x), fold_shifts(move_shifts(copied(model)))
+    onnx.checker.check_model(folded, full_check=True)
+    assert (of_signs(model), of_signs(folded)) == (3, 0)
+    assert sum(node.op_type == "PRelu" for node in folded.graph.node) == (end == "shift")
+    assert np.mean(np.abs(outputs_of(folded, x) - expected) > 1e-3) < 0.02
+    assert fold_shifts(copied(folded)) == folded
+
+
+def test_shifts_beside_averages(rng: Rng):
+    model = branches(rng)
+    x = rng.normal(size=(5, 3, 8, 8)).astype(np.float32)
+    folded = fold_shifts(move_shifts(copied(model)))
+    assert (of_signs(model), of_signs(folded)) == (2, 0)
+    assert np.mean(np.abs(outputs_of(folded, x) - outputs_of(model, x)) > 1e-3) < 0.02
+
+
+@pytest.mark.parametrize("changes, left", [
+    (dict(slope=1.2), 1), (dict(stem="relu"), 1), (dict(reader="relu"), 1), (dict(reader="padded"), 1),
+    (dict(reader="output"), 1)])
+def test_shifts_that_stay(changes: dict, left: int, rng: Rng):
+    """Of slopes above 1, and where something else reads the tensor that would need it as it was."""
+    model = branches(rng, **changes)
+    x = rng.normal(size=(5, 3, 8, 8)).astype(np.float32)
+    folded = fold_shifts(move_shifts(copied(model)))
+    assert of_signs(folded) == left
+    assert np.mean(np.abs(outputs_of(folded, x) - outputs_of(model, x)) > 1e-3) < 0.02
+
+
 @pytest.mark.slow
 def test_cycles_of_reactnet(rng: Rng, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     model = reactnet(rng, 2)
     x = rng.normal(size=(8, 3, 8, 8)).astype(np.float32)
     config = NpuConfig.preset(256, gather=1, binary_rows=8)
-    found = {}
-    for moves in (True, False):
-        if not moves:
-            monkeypatch.setattr("gen.quantize.prepare.move_shifts", lambda model: model)
+    cycles, layers = [], []
+    for without in ("", "fold_shifts", "move_shifts"):
+        if without:
+            monkeypatch.setattr(f"gen.quantize.prepare.{without}", lambda model: model)
         made = quantize(model, {"x": x}).model
         onnx.save(made, tmp_path / "q.onnx")
-        found[moves] = cycles_of(made, config, name="q"), len(load(tmp_path / "q.onnx").layers)
+        cycles.append(cycles_of(made, config, name="q"))
+        layers.append(len(load(tmp_path / "q.onnx").layers))
         assert not compare(tmp_path / "q.onnx", {"x": x}).wrong
-    assert found[True][1] == found[False][1] - 3 and found[True][0] < found[False][0]
+    assert cycles == sorted(cycles) and len(set(cycles)) == 3
+    # A block is signs, which need no layer of their own with the unit, and two layers.
+    assert layers == [8, 9, 12]
 
 
 @pytest.mark.parametrize("reader", ["relu", "output", "shared", "pixel"])
