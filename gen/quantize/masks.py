@@ -1,7 +1,8 @@
 """Masks of scores: constants that are added in front of a Softmax, as low as makes the shares of some keys nothing.
 
 Steps of a sum with -1e9, or with -100, would be too coarse for the other scores. Such a number becomes the one that
-puts a key so far below the lowest score that its share is nothing still.
+puts a key so far below the lowest score that its share is nothing still. A Where that puts such a number in the place
+of scores is the sum. A mask that an input of the model makes gives the scores it leaves their range, too.
 """
 
 from collections.abc import Iterator, Mapping
@@ -11,6 +12,7 @@ import onnx
 from onnx import NodeProto, TensorProto, numpy_helper
 
 from gen.onnx.names import unique
+from gen.onnx.passes.constants import constants_of
 
 __all__ = ["bound_masks", "make_masks_finite"]
 
@@ -24,7 +26,9 @@ _RANGE = 1.0
 
 def make_masks_finite(model: onnx.ModelProto) -> onnx.ModelProto:
     """``model`` with `_MASKED` in the place of lower numbers, in a constant of its own for each sum."""
-    taken = {tensor.name for tensor in model.graph.initializer}
+    taken = {name for node in model.graph.node for name in (*node.input, *node.output)}
+    taken |= {tensor.name for tensor in model.graph.initializer}
+    _add_choices(model, taken)
     for node, tensor in list(_masks(model)):
         mask = np.maximum(numpy_helper.to_array(tensor), np.float32(_MASKED))
         own = unique(f"{node.name}/mask", taken)
@@ -34,11 +38,34 @@ def make_masks_finite(model: onnx.ModelProto) -> onnx.ModelProto:
     return model
 
 
+def _add_choices(model: onnx.ModelProto, taken: set[str]) -> None:
+    """Sums in the place of Wheres that choose between scores and a number that masks them, by a constant."""
+    constant_of = constants_of(model.graph)
+    read = {node.input[0] for node in model.graph.node if node.op_type == "Softmax"}
+    for node in model.graph.node:
+        if node.op_type != "Where" or node.output[0] not in read:
+            continue
+        chosen, *numbers = map(constant_of, node.input)
+        if chosen is None or [number is None for number in numbers] not in ([True, False], [False, True]):
+            continue
+        place = 1 if numbers[0] is None else 0
+        number = numbers[place]
+        if number is None or number.dtype != np.float32 or number.max(initial=_MASKED) > _MASKED:
+            continue
+        mask = np.where(chosen, *((np.float32(0), number) if place else (number, np.float32(0))))
+        own = unique(f"{node.name}/mask", taken)
+        taken.add(own)
+        model.graph.initializer.append(numpy_helper.from_array(mask, own))
+        scores = node.input[2 - place]
+        node.op_type = "Add"
+        node.input[:] = [scores, own]
+
+
 def bound_masks(model: onnx.ModelProto, found: Mapping[str, tuple[float, float]]) -> dict[str, tuple[float, float]]:
-    """The ranges of masked scores, and of scores, by those that samples have; masks in ``model`` become what these
-    allow.
+    """The ranges of masked scores, of scores, and of masks, by those that samples have; constant masks in ``model``
+    become what these allow.
     """
-    ranges: dict[str, tuple[float, float]] = {}
+    ranges = _of_choices(model, found)
     for node, tensor in _masks(model):
         scores = next(name for name in node.input if name != tensor.name)
         if scores not in found or node.output[0] not in found:
@@ -49,6 +76,26 @@ def bound_masks(model: onnx.ModelProto, found: Mapping[str, tuple[float, float]]
         mask = numpy_helper.to_array(tensor)
         bounded = np.where(mask <= _MASKED, np.float32(low - _BELOW - high), mask)
         tensor.CopyFrom(numpy_helper.from_array(bounded, tensor.name))
+    return ranges
+
+
+def _of_choices(model: onnx.ModelProto, found: Mapping[str, tuple[float, float]]) -> dict[str, tuple[float, float]]:
+    """Of scores to which a mask that is no constant is added, or in whose place it puts numbers."""
+    constants = {tensor.name for tensor in model.graph.initializer}
+    makers = {name: node for node in model.graph.node for name in node.output}
+    ranges: dict[str, tuple[float, float]] = {}
+    for softmax in model.graph.node:
+        node = makers.get(softmax.input[0]) if softmax.op_type == "Softmax" else None
+        if node is None or node.op_type not in ("Add", "Where") or found.get(node.output[0], (0, 0))[0] > _MASKED:
+            continue
+        known = [name for name in node.input if name in found and found[name][0] > _MASKED]
+        if len(known) != 1 or not constants.isdisjoint(node.input) and node.op_type == "Add":
+            continue
+        low, high = min(found[known[0]][0], 0.0), found[known[0]][1]
+        high = max(high, low + _RANGE)
+        ranges |= {known[0]: (low, high), node.output[0]: (low - _BELOW, high)}
+        ranges |= {name: (low - _BELOW - high, max(found[name][1], 0.0)) for name in node.input
+                   if name in found and name != known[0] and node.op_type == "Add"}
     return ranges
 
 

@@ -274,7 +274,10 @@ class _Planner:
 
     def _layer(self, node: NodeProto) -> None:
         source, weights = node.input[:2]
-        axis = self._output_axis(node)
+        groups = next((a.i for a in node.attribute if a.name == "group"), 1)
+        # The weights of a depthwise ConvTranspose have its channels in front.
+        depthwise = node.op_type == "ConvTranspose" and list(self._constants[weights].dims[:2]) == [groups, 1]
+        axis = 0 if depthwise else self._output_axis(node)
         if self._kinds[source] is _Kind.SIGN:
             why = why_no_signs(numpy_helper.to_array(self._constants[weights]), axis)
             if not why:

@@ -41,6 +41,7 @@ from gen.quantize.repeats import repeat_operands
 from gen.quantize.shifts import fold_shifts, move_shifts
 from gen.quantize.single import in_single
 from gen.quantize.sums_apart import keep_sums_apart
+from gen.quantize.ungroup import ungroup
 from gen.quantize.wide import of_wide, undo_wide
 
 __all__ = ["initializers", "prepare", "quantised_node"]
@@ -99,7 +100,7 @@ def prepare(model: onnx.ModelProto, whole: Collection[str] = ()) -> onnx.ModelPr
     # Some of it once more, as there are more constants now.
     for apply in (keep_sums_apart, make_masks_finite, find_layer_norms, spread_norms, spread_linear_attention,
                   spread_quotients, spread_maxima, repeat_operands, count_padding, hoist_transposes, sink_transposes,
-                  merge_pool_padding, find_prelus, move_shifts, fold_shifts, drop_unused):
+                  merge_pool_padding, find_prelus, move_shifts, fold_shifts, ungroup, drop_unused):
         model = apply(model)
     graph = inferred(as_shaped(light(model)))
     for name in ("output", "value_info"):

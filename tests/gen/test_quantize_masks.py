@@ -4,12 +4,14 @@ from pathlib import Path
 
 import numpy as np
 import onnx
+import onnxruntime
 import pytest
 
 from cores.config import NpuConfig
 from gen.check.compare import compare_model
 from gen.onnx.importer import load_model
 from gen.onnx.machine import Machine
+from gen.quantize.quantize import quantize
 from tests.gen.float_models import FloatBuilder
 from tests.gen.quantizing import outputs_of, quantized
 
@@ -37,3 +39,31 @@ def test_causal(low: float, rng: np.random.Generator, tmp_path: Path) -> None:
     onnx.save(made, tmp_path / "masked.onnx")
     imported = load_model(tmp_path / "masked.onnx", machine=Machine.of(NpuConfig.preset(64, turn=1, rows=64)))
     assert compare_model(imported, {"x": x}).largest <= 2
+
+
+@pytest.mark.parametrize("given", [False, True], ids=("constant", "input"))
+@pytest.mark.parametrize("seen", [False, True])
+def test_chosen(seen: bool, given: bool, rng: np.random.Generator) -> None:
+    """A Where in front of the Softmax, by what is seen or by what is not; the number does not widen the scores' range,
+    which would leave nothing of them. A constant choice is a sum.
+    """
+    b = FloatBuilder(rng, [1, TOKENS, WIDTH], opset=17)
+    x = b.node("MatMul", "x", b.weights(WIDTH, WIDTH))
+    scores = b.node("MatMul", x, b.node("Transpose", x, perm=[0, 2, 1]))
+    mask = np.tri(TOKENS, dtype=bool)[None]
+    mask, number = mask if seen else ~mask, b.constant(np.float32(-1e9))
+    choice = b.constant(mask) if not given else "mask"
+    masked = b.node("Where", choice, *((scores, number) if seen else (number, scores)))
+    y = b.node("MatMul", b.node("Softmax", masked, axis=-1), x)
+    y = b.node("MatMul", y, b.weights(WIDTH, 12), name="y")
+    values = [onnx.helper.make_tensor_value_info(name, kind, [1, TOKENS, size]) for name, kind, size in (
+        ("x", onnx.TensorProto.FLOAT, WIDTH), ("mask", onnx.TensorProto.BOOL, TOKENS), (y, onnx.TensorProto.FLOAT, 12))]
+    graph = onnx.helper.make_graph(b.nodes, "masked", values[:1 + given], values[2:], b.constants)
+    model = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 17)], ir_version=8)
+    samples = {"x": rng.normal(size=(4, TOKENS, WIDTH)).astype(np.float32) / 6}
+    samples |= {"mask": np.repeat(mask, 4, axis=0)} if given else {}
+    made = quantize(model, samples).model
+    assert ("Where" in {node.op_type for node in made.graph.node}) == given
+    expected, found = ([onnxruntime.InferenceSession(each.SerializeToString()).run(None, {
+        name: array[:1] for name, array in samples.items()})[0] for each in (model, made)])
+    assert ((found - expected)**2).sum() < 0.01 * (expected**2).sum()

@@ -12,7 +12,7 @@ from gen.onnx.context import Context
 from gen.onnx.handlers.conv import ungrouped
 from gen.onnx.model import NodeError
 from gen.onnx.registry import Inputs, Registry, at
-from gen.onnx.values import Value
+from gen.onnx.values import QuantisedConstant, Value
 from gen.onnx.weights import MAX_WEIGHTS, Kernel, bias_of, convolved, weights_of
 from gen.onnx.windows import Windows
 
@@ -96,8 +96,12 @@ def transposed(context: Context, inputs: Inputs) -> Value:
     """An ordinary convolution that makes all phases of the stride as channels, and those as neighbouring pixels."""
     node = context.node
     source, dims = context.feature_map(inputs[0])
-    weights, scale = weights_of(inputs[1], 1)
     rank, groups = source.order.ndim, int(node.attributes.get("group", 1))
+    # Of a depthwise one scales may go along the first axis, which is that of the channels.
+    first = isinstance(inputs[1], QuantisedConstant) and inputs[1].array.shape[:2] == (groups, 1) and (
+        inputs[1].axis % rank == 0)
+    weights, scale = weights_of(inputs[1], 0 if first else 1)
+    weights = weights.swapaxes(0, 1) if first else weights
     if weights.ndim != rank or weights.shape[1] != dims[0] or groups < 1 or dims[0] % groups:
         raise NodeError(f"weights of shape {weights.shape} (output channels first) on an input of shape "
                         f"{source.order.shape} in {groups} groups", code="operand-shapes")
@@ -111,7 +115,7 @@ def transposed(context: Context, inputs: Inputs) -> Value:
     if groups > 1 and not depthwise:
         phases = ungrouped(phases, groups)
     channels, count = taps.shape[0], len(row.taps) * len(cols.taps)
-    bias, scale = bias_of(at(inputs, 2), channels, broadcast=False), np.tile(scale, groups)
+    bias, scale = bias_of(at(inputs, 2), channels, broadcast=False), scale if first else np.tile(scale, groups)
     if depthwise:       # the outputs of a channel are neighbours
         kernel = Kernel(phases, np.repeat(scale, count), np.repeat(bias, count), depthwise)
     else:               # all channels of a phase are, so that they can be moved as pixels
