@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from cores.arch.numerics import FIRST_BITS, MIN_SHIFT, MULTIPLIER_BITS
+from cores.arch.numerics import COUNT_SHIFT, FIRST_BITS, MIN_SHIFT, MULTIPLIER_BITS
 from gen.ir.graph import Conv, Pool
 from gen.ir.layers.conv import product_range, sign_sizes
 from gen.ir.layers.pool import window_range
@@ -29,6 +29,8 @@ _LARGEST_WEIGHT = 127
 _LARGEST_SUM = 1 << 24
 #: Biases, in LSBs of the sums, that fit any accumulator of the usual widths.
 _LARGEST_BIAS = 1 << 25
+#: The same in sums of signs, of which the binary unit has 64ths.
+_LARGEST_SIGN_BIAS = _LARGEST_BIAS >> COUNT_SHIFT - 1
 #: Steps of the sum to one of a branch at most: half of that is the branch's own rounding, and less than one step more
 #: or less before the sum is rounded is at most one step after it.
 _COARSEST_BRANCH = 2.0
@@ -146,13 +148,8 @@ def _finer(graph: GraphBuilder, value: Pending) -> Pending:
     largest = int(np.abs(weights).max(initial=1))
     sums = max(int(np.abs(end).max()) for end in pending_sums(graph, value))
     room = min(_LARGEST_WEIGHT // max(1, largest), _LARGEST_SUM // max(1, sums))
-    parts = np.full(len(weights), 1 << max(0, room.bit_length() - 1))
-    if multiplies_signs(graph, value):
-        # Channels whose weights are next to zero keep a bias that fits.
-        parts = np.clip(np.exp2(np.floor(np.log2(_LARGEST_BIAS / np.maximum(1, np.abs(value.bias / value.scale))))),
-                        1, parts).astype(np.int64)
-    weights = weights * parts[:, None, None, None].astype(np.int16)
-    return replace(value, arguments={**value.arguments, "weights": weights},
+    parts = 1 << max(0, room.bit_length() - 1)
+    return replace(value, arguments={**value.arguments, "weights": weights * np.int16(parts)},
                    offset=value.offset * parts, scale=value.scale / parts)
 
 
@@ -164,10 +161,12 @@ def coarser_scale(graph: GraphBuilder, value: Pending, scale: float) -> Pending:
     accumulator is a small fraction of the output's even where weights have few levels left: results differ by the
     rounding of weights, in practice by one LSB at most and rarely (a bound would grow with the taps). Channels whose
     result is the same for all inputs stay as they are while a bias of 32 bits holds it: the mapper has an exact form
-    for them. Binary layers stay, too.
+    for them.
     """
+    if multiplies_signs(graph, value):
+        return _coarser_signs(graph, value, scale)
     biases = np.abs(value.bias / value.scale) + np.abs(value.offset)
-    if not (biases >= _LARGEST_BIAS).any() or multiplies_signs(graph, value):
+    if not (biases >= _LARGEST_BIAS).any():
         return value
     ends = [(end + value.offset) * value.scale for end in pending_sums(graph, value)]
     limit = (1 << FIRST_BITS) * scale
@@ -185,6 +184,21 @@ def coarser_scale(graph: GraphBuilder, value: Pending, scale: float) -> Pending:
     offset = np.where(far, -_zero(graph, value) * left.sum(axis=(1, 2, 3), dtype=np.int64), value.offset)
     return replace(value, arguments={**value.arguments, "weights": left}, offset=offset, scale=value.scale * factor,
                    bias=np.where(far, bias, value.bias))
+
+
+def _coarser_signs(graph: GraphBuilder, value: Pending, scale: float) -> Pending:
+    """`coarser_scale` of a binary layer, whose weights stay what they are. Sums count for more than they should then:
+    each for less than a `_LARGEST_SIGN_BIAS`-th of the result.
+    """
+    sizes = sign_sizes(value.arguments["weights"])
+    assert sizes is not None
+    room, ends, limit = _LARGEST_SIGN_BIAS * sizes, pending_sums(graph, value), (1 << FIRST_BITS) * scale
+    far = np.abs(value.bias / value.scale) >= room
+    bias = np.clip(value.bias, -limit - ends[1] * value.scale, limit - ends[0] * value.scale)
+    factor = np.where(far, np.maximum(np.abs(bias / value.scale) / room, 1), 1)
+    if (factor > 1).any():
+        graph.coarser[value.name] = int((factor > 1).sum())
+    return replace(value, scale=value.scale * factor, bias=np.where(far, bias, value.bias)) if far.any() else value
 
 
 def _zero(graph: GraphBuilder, value: Pending) -> int:

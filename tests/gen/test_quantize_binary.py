@@ -8,6 +8,7 @@ import numpy as np
 import onnx
 import pytest
 
+from gen.check.compare import compare
 from gen.ir import reference
 from gen.ir.graph import Conv
 from gen.ir.layers.conv import is_binary
@@ -68,6 +69,9 @@ def test_as_pytorch_exports_them(form: str, rng: Rng, tmp_path: Path) -> None:
     assert binary_layers(found, tmp_path / "q.onnx") == 2 and not found.remarks
     exact, rounded = (outputs_of(m, samples["x"]) for m in (found.reference, found.model))
     assert 10 * np.log10((exact ** 2).sum() / ((exact - rounded) ** 2).sum()) > 15
+    compared = compare(tmp_path / "q.onnx", samples).layers
+    assert max(row.largest for row in compared) <= 1
+    assert all(row.differing < 0.05 * row.values for row in compared)
 
 
 def test_noise_is_there(rng: Rng) -> None:
