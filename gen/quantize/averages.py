@@ -16,7 +16,7 @@ __all__ = ["count_padding"]
 
 
 def count_padding(model: onnx.ModelProto) -> onnx.ModelProto:
-    """``model`` with such pools, of two axes of known sizes, in the place of others; not those with ceil_mode."""
+    """``model`` with such pools, of two axes of known sizes, in the place of others."""
     if not any(node.op_type == "AveragePool" for node in model.graph.node):
         return model
     graph, nodes = inferred(model), []
@@ -32,7 +32,8 @@ def count_padding(model: onnx.ModelProto) -> onnx.ModelProto:
         taken |= {counted, factor}
         model.graph.initializer.append(numpy_helper.from_array(factors, factor))
         nodes.append(helper.make_node("Mul", [counted, factor], node.output, name=counted))
-        kept = [a for a in node.attribute if a.name not in ("pads", "auto_pad", "count_include_pad")]
+        kept = [a for a in node.attribute if a.name not in (
+            "pads", "auto_pad", "count_include_pad", "ceil_mode")]
         del node.attribute[:]
         node.attribute.extend([*kept, helper.make_attribute("pads", pads),
                                helper.make_attribute("count_include_pad", 1)])
@@ -48,13 +49,14 @@ def _factors(node: onnx.NodeProto, shape: list[int]) -> tuple[np.ndarray | None,
     """
     attributes = {a.name: helper.get_attribute_value(a) for a in node.attribute}
     attributes["auto_pad"] = attributes.get("auto_pad", b"NOTSET").decode()
-    if len(shape) != 4 or not all(shape[2:]) or attributes.get("ceil_mode"):
+    if len(shape) != 4 or not all(shape[2:]):
         return None, []
     try:
         windows = resolve(attributes, shape[2:])
     except WindowError:
         return None, []
     found = counts(attributes, shape[2:], windows)
-    if found.min() == found.max():
+    kernel = np.tile(attributes["kernel_shape"], 2)
+    if found.min() == found.max() or (np.array(windows.pads) >= kernel).any():
         return None, []
     return (np.prod(attributes["kernel_shape"]) / found).astype(np.float32), list(windows.pads)

@@ -34,6 +34,7 @@ from gen.quantize.linear_attention import spread_linear_attention
 from gen.quantize.masks import make_masks_finite
 from gen.quantize.maxima import spread_maxima
 from gen.quantize.norms import spread_norms
+from gen.quantize.operators import spread_operators
 from gen.quantize.opsets import converted, opset_of
 from gen.quantize.options import QuantizeError
 from gen.quantize.quotients import spread_quotients
@@ -90,11 +91,12 @@ def prepare(model: onnx.ModelProto, whole: Collection[str] = ()) -> onnx.ModelPr
             raise QuantizeError(f"cannot be converted from opset {opset} to {_OPSET}, in which weights have a scale "
                                 f"for each channel ({_first_line(error)}); export it in a newer opset",
                                 code="unsupported-opset") from None
+    copy = onnx.ModelProto()
+    copy.CopyFrom(model)
+    model = spread_operators(copy)
     if any(node.op_type == "GroupNormalization" for node in model.graph.node):
         # onnxruntime makes nodes of its definition of it, with sizes to be computed.
-        copy = onnx.ModelProto()
-        copy.CopyFrom(model)
-        model = spread_norms(copy)
+        model = spread_norms(model)
     # onnxruntime moves Transposes into the steps of a normalisation.
     model = drop_casts(_optimised(find_layer_norms(_spread(model, whole))))
     # Some of it once more, as there are more constants now.

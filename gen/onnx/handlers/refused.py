@@ -15,11 +15,15 @@ REFUSALS: Mapping[tuple[str, ...], str] = {
         "has no layer on the machine between quantised values; with a constant Clip is both, and of two tensors "
         "`quantize` makes layers of it in a float model",
     ("Sum", "Mean"):
-        "has no layer on the machine; of two tensors it computes the sum (Add)",
-    ("InstanceNormalization", "GroupNormalization"):
-        "has no layer on the machine between quantised values; `quantize` makes layers of it in a float model",
-    ("LpNormalization", "MeanVarianceNormalization", "LRN"):
-        "has no layer on the machine, as its scale depends on the values; train with BatchNormalization in its place",
+        "has no layer on the machine between quantised values; `quantize` makes sums of two tensors (Add) of it in a "
+        "float model",
+    ("Einsum",):
+        "has no layer on the machine between quantised values; `quantize` makes a MatMul of that of two tensors in a "
+        "float model",
+    ("InstanceNormalization", "GroupNormalization", "MeanVarianceNormalization", "LpNormalization", "LRN", "LpPool",
+     "GlobalLpPool", "ReduceL1", "ReduceL2", "ReduceSumSquare"):
+        "has no layer on the machine between quantised values; `quantize` makes layers of it in a float model, where "
+        "one with weights follows",
     ("LSTM", "GRU", "RNN"):
         "has no layer on the machine between quantised values; `quantize` takes it apart in a float model, step by "
         f"step (up to {MOST_STEPS} steps, of a number that is known; without `clip`, `input_forget`, `P` and lengths "

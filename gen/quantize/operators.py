@@ -1,0 +1,217 @@
+"""Operators of a float model that others make: sums, powers, averages and products, which are layers.
+
+Sum and Mean of several tensors; Einsum of two as a MatMul; MeanVarianceNormalization as InstanceNormalization, and
+LpNormalization as a normalisation by the mean of squares; and, in front of layers with weights alone, LpPool,
+GlobalLpPool, ReduceL1 and ReduceSumSquare, and LRN, whose sums of neighbouring channels are a 1x1 convolution.
+"""
+
+from collections.abc import Callable, Iterator
+from math import prod, sqrt
+from typing import Any
+
+import numpy as np
+import onnx
+from onnx import NodeProto, helper
+
+from gen.onnx.weights import MAX_WEIGHTS
+from gen.quantize.rewriting import Rewriting
+
+__all__ = ["spread_operators"]
+
+_WEIGHTED = ("Conv", "ConvTranspose", "Gemm", "MatMul")
+#: What is added to a variance that has nothing else beside it.
+_LEAST = 1e-9
+
+
+def spread_operators(model: onnx.ModelProto) -> onnx.ModelProto:
+    """``model`` with others in the place of such operators, in the forms that are known to be the same."""
+    if not any(node.op_type in _OPERATORS for node in model.graph.node):
+        return model
+    return _Spreading(model).run()
+
+
+class _Spreading(Rewriting):
+    def __init__(self, model: onnx.ModelProto) -> None:
+        super().__init__(model)
+        #: Values that a layer with weights depends on.
+        self._wanted: set[str] = set()
+        for node in reversed(model.graph.node):
+            if node.op_type in _WEIGHTED or self._wanted & {*node.output}:
+                self._wanted.update(node.input)
+
+    def layers(self, node: NodeProto) -> list[NodeProto]:
+        spread, everywhere = _OPERATORS.get(node.op_type, (None, False))
+        if spread is None or node.domain not in ("", "ai.onnx") or not (
+                everywhere or node.output[0] in self._wanted):
+            return [node]
+        return list(spread(self, node)) or [node]
+
+    # -- of several tensors ------------------------------------------------------------------------------------------
+
+    def total(self, node: NodeProto) -> Iterator[NodeProto]:
+        """Sum, Mean."""
+        if node.op_type == "Sum" and len(node.input) == 1:
+            return
+        names = list(node.input)
+        mean = node.op_type == "Mean"
+        for place, name in enumerate(names[1:], 1):
+            last = place == len(names) - 1 and not mean
+            yield (made := self._node(node, "Add", names[0], name, result=node.output[0] if last else ""))
+            names[0] = made.output[0]
+        if mean:
+            factor = self._constant(node.name, 1 / len(node.input))
+            yield self._node(node, "Mul", names[0], factor, result=node.output[0])
+
+    def einsum(self, node: NodeProto) -> Iterator[NodeProto]:
+        equation = self._attributes(node)["equation"].decode().replace(" ", "")
+        given, arrow, result = equation.partition("->")
+        terms = given.split(",")
+        if not arrow or len(terms) != 2 or "." in equation or any(
+                len(set(term)) != len(term) for term in (*terms, result)):
+            return
+        operands = list(zip(terms, node.input, strict=True))
+        if self._number(node.input[0]) is not None:
+            operands.reverse()      # weights come second
+        (left, first), (right, second) = operands
+        shapes = {left: self._shape(first), right: self._shape(second)}
+        if any(len(shape) != len(term) for term, shape in shapes.items()):
+            return
+        sizes = {label: size for term, shape in shapes.items() for label, size in zip(term, shape, strict=True)}
+        inner = [label for label in left if label in right and label not in result]
+        both = [label for label in left if label in right and label in result]
+        rows, columns = ([label for label in term if label not in other] for term, other in (
+            (left, right), (right, left)))
+        order = [*both, *rows, *columns]
+        if not inner or not rows or not columns or sorted(order) != sorted(result):
+            return
+        # Without axes of both, a matrix has any number of axes of rows; otherwise they are one.
+        ones = [[label] for label in both]
+        groups = {left: [*ones, *([rows] if both else [[label] for label in rows]), inner],
+                  right: [*ones, inner, columns]}
+        if sum(not sizes[label] for label in {*left, *right}) > 1:
+            return
+        found = []
+        for term, name in ((left, first), (right, second)):
+            yield from (made := list(self._arranged(node, name, term, groups[term], sizes)))
+            found.append(made[-1].output[0] if made else name)
+        split, turned = len(columns) > 1 or bool(both) and len(rows) > 1, order != list(result)
+        yield (made := self._node(node, "MatMul", *found, result="" if split or turned else node.output[0]))
+        if split:
+            numbers = self._constant(node.name, np.array([sizes[label] or -1 for label in order]))
+            yield (made := self._node(node, "Reshape", made.output[0], numbers,
+                                      result="" if turned else node.output[0]))
+        if turned:
+            yield self._node(node, "Transpose", made.output[0], result=node.output[0],
+                             perm=[order.index(label) for label in result])
+
+    def _arranged(self, node: NodeProto, name: str, term: str, groups: list[list[str]], sizes: dict[str, int]
+                  ) -> Iterator[NodeProto]:
+        """An operand of an Einsum with its axes in groups, each of which is one."""
+        wanted = [label for group in groups for label in group]
+        if wanted != list(term):
+            yield (made := self._node(node, "Transpose", name, perm=[term.index(label) for label in wanted]))
+            name = made.output[0]
+        if any(len(group) > 1 for group in groups):
+            numbers = np.array([prod(sizes[label] for label in group) or -1 for group in groups])
+            yield self._node(node, "Reshape", name, self._constant(node.name, numbers))
+
+    # -- of neighbours -----------------------------------------------------------------------------------------------
+
+    def response(self, node: NodeProto) -> Iterator[NodeProto]:
+        """LRN: x / (bias + alpha / size * sum of squares)^beta."""
+        attributes, shape = self._attributes(node), self._shape(node.input[0])
+        if len(shape) not in (3, 4) or not shape[1] or shape[1]**2 > MAX_WEIGHTS:
+            return
+        size, channels = int(attributes["size"]), shape[1]
+        after = np.arange(channels) - np.arange(channels)[:, None]
+        near = (-((size - 1) // 2) <= after) & (after <= size // 2)
+        weights = near * attributes.get("alpha", 1e-4) / size
+        bias = np.full(channels, attributes.get("bias", 1.0), np.float32)
+        yield (square := self._node(node, "Mul", node.input[0], node.input[0]))
+        constants = [self._constant(node.name, array.astype(np.float32)) for array in (
+            weights.reshape(channels, channels, *(1,) * (len(shape) - 2)), bias)]
+        yield (total := self._node(node, "Conv", square.output[0], *constants))
+        yield (factor := self._node(node, "Pow", total.output[0],
+                                    self._constant(node.name, -attributes.get("beta", 0.75))))
+        yield self._node(node, "Mul", node.input[0], factor.output[0], result=node.output[0])
+
+    def unit(self, node: NodeProto) -> Iterator[NodeProto]:
+        """LpNormalization of the channels, by their length."""
+        attributes, shape = self._attributes(node), self._shape(node.input[0])
+        rank = len(shape)
+        axis = attributes.get("axis", -1) % rank if rank else 0
+        if attributes.get("p", 2) != 2 or axis not in (1, rank - 1) or not axis or not shape[axis]:
+            return
+        perm = [number for number in range(rank) if number != axis] + [axis]
+        source, last = node.input[0], axis == rank - 1
+        if not last:
+            yield (forth := self._node(node, "Transpose", source, perm=perm))
+            source = forth.output[0]
+        scale = self._constant(node.name, np.full(shape[axis], 1 / sqrt(shape[axis]), np.float32))
+        yield (made := self._node(node, "SimplifiedLayerNormalization", source, scale, axis=-1, epsilon=_LEAST**2,
+                                  result=node.output[0] if last else ""))
+        if not last:
+            yield self._node(node, "Transpose", made.output[0], perm=np.argsort(perm).tolist(), result=node.output[0])
+
+    def variance(self, node: NodeProto) -> Iterator[NodeProto]:
+        """MeanVarianceNormalization of the pixels of a channel."""
+        shape = self._shape(node.input[0])
+        axes = sorted({axis % max(len(shape), 1) for axis in self._attributes(node).get("axes", [0, 2, 3])} - {0})
+        if len(shape) not in (3, 4) or shape[0] != 1 or axes != list(range(2, len(shape))) or not shape[1]:
+            return
+        constants = [self._constant(node.name, np.full(shape[1], number, np.float32)) for number in (1, 0)]
+        yield self._node(node, "InstanceNormalization", node.input[0], *constants, epsilon=_LEAST,
+                         result=node.output[0])
+
+    def power_pool(self, node: NodeProto) -> Iterator[NodeProto]:
+        """LpPool and GlobalLpPool: roots of sums of squares, or sums of absolute values."""
+        attributes, shape = self._attributes(node), self._shape(node.input[0])
+        power = attributes.pop("p", 2)
+        kernel = attributes.get("kernel_shape", shape[2:])
+        if power not in (1, 2) or not kernel or not all(kernel):
+            return
+        square = power == 2
+        yield (sizes := self._node(node, *(("Mul", *node.input, *node.input) if square else ("Abs", *node.input))))
+        if node.op_type == "GlobalLpPool":
+            yield (mean := self._node(node, "GlobalAveragePool", sizes.output[0]))
+        else:
+            yield (mean := self._node(node, "AveragePool", sizes.output[0], count_include_pad=1, **attributes))
+        yield from self._root(node, mean.output[0], float(prod(kernel)), square=square)
+
+    def squares(self, node: NodeProto) -> Iterator[NodeProto]:
+        """ReduceSumSquare, and ReduceL1 of absolute values."""
+        kept = {name: value for name, value in self._attributes(node).items() if name in ("axes", "keepdims")}
+        axes = self._number(node.input[1]) if len(node.input) > 1 else np.array(kept.get("axes", []))
+        shape = self._shape(node.input[0])
+        if axes is None or not axes.size or not shape or not all(shape[axis] for axis in axes.tolist()):
+            return
+        operands = ("Abs", node.input[0]) if node.op_type == "ReduceL1" else ("Mul", node.input[0], node.input[0])
+        yield (square := self._node(node, *operands))
+        yield (mean := self._node(node, "ReduceMean", square.output[0], *node.input[1:], **kept))
+        yield from self._root(node, mean.output[0], float(prod(shape[axis] for axis in axes.tolist())), square=False)
+
+    def _root(self, node: NodeProto, mean: str, count: float, *, square: bool) -> Iterator[NodeProto]:
+        """Of the sum of which that is the mean; or the sum itself."""
+        if square:
+            yield (root := self._node(node, "Sqrt", mean))
+            mean = root.output[0]
+        factor = self._constant(node.name, sqrt(count) if square else count)
+        yield self._node(node, "Mul", mean, factor, result=node.output[0])
+
+    def _shape(self, name: str) -> list[int]:
+        """Also of a constant."""
+        number = self._number(name)
+        return self._shapes.get(name, []) if number is None else list(number.shape)
+
+    def _node(self, owner: NodeProto, op: str, *inputs: str, result: str = "", **attributes: Any) -> NodeProto:
+        name = self._name(f"{owner.name or owner.output[0]}/{op}")
+        return helper.make_node(op, inputs, [result or name], name=name, **attributes)
+
+
+#: Operator -> what makes it, and whether also where no layer with weights follows.
+_OPERATORS: dict[str, tuple[Callable[[_Spreading, NodeProto], Iterator[NodeProto]], bool]] = {
+    "Sum": (_Spreading.total, True), "Mean": (_Spreading.total, True), "Einsum": (_Spreading.einsum, True),
+    "LRN": (_Spreading.response, False), "LpNormalization": (_Spreading.unit, False),
+    "MeanVarianceNormalization": (_Spreading.variance, False), "LpPool": (_Spreading.power_pool, False),
+    "GlobalLpPool": (_Spreading.power_pool, False), "ReduceL1": (_Spreading.squares, False),
+    "ReduceSumSquare": (_Spreading.squares, False)}

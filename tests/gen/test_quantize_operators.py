@@ -1,0 +1,133 @@
+"""Operators of a float model that become others: the same numbers, near them when quantised, all on the machine."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import onnx
+import onnxruntime as ort
+import pytest
+
+from cores.config import NpuConfig
+from gen.quantize.averages import count_padding
+from gen.quantize.prepare import prepare
+from tests.gen.float_models import FloatBuilder
+from tests.gen.quantizing import outputs_of
+from tests.gen.test_never_refused import compiled, host
+
+Rng = np.random.Generator
+CHANNELS, SIDE = 10, 9
+Part = Callable[[FloatBuilder, str], tuple[str, int]]
+
+
+def response(b: FloatBuilder, x: str) -> tuple[str, int]:
+    return b.node("LRN", x, size=5, alpha=0.5, beta=0.75, bias=1.5), CHANNELS
+
+
+def unit(b: FloatBuilder, x: str) -> tuple[str, int]:
+    return b.node("LpNormalization", x, axis=1), CHANNELS
+
+
+def lengths(b: FloatBuilder, x: str) -> tuple[str, int]:
+    return b.node("LpPool", x, kernel_shape=[3, 2], strides=[2, 2], pads=[1, 0, 1, 0]), CHANNELS
+
+
+def length(b: FloatBuilder, x: str) -> tuple[str, int]:
+    return b.node("GlobalLpPool", x), CHANNELS
+
+
+def sizes(b: FloatBuilder, x: str) -> tuple[str, int]:
+    return b.node("GlobalLpPool", x, p=1), CHANNELS
+
+
+def squares(b: FloatBuilder, x: str) -> tuple[str, int]:
+    return b.node("ReduceSumSquare", x, axes=[2, 3]), CHANNELS
+
+
+def absolute(b: FloatBuilder, x: str) -> tuple[str, int]:
+    return b.node("ReduceL1", x, axes=[-1, 2]), CHANNELS
+
+
+def total(b: FloatBuilder, x: str) -> tuple[str, int]:
+    return b.node("Sum", *(b.same_conv(x, CHANNELS, 4) for _ in range(3))), 4
+
+
+def mean(b: FloatBuilder, x: str) -> tuple[str, int]:
+    return b.node("Mean", x, b.same_conv(x, CHANNELS, CHANNELS)), CHANNELS
+
+
+def variance(b: FloatBuilder, x: str) -> tuple[str, int]:
+    return b.node("MeanVarianceNormalization", b.same_conv(x, CHANNELS, CHANNELS), axes=[0, 2, 3]), CHANNELS
+
+
+def pointwise(b: FloatBuilder, x: str) -> tuple[str, int]:
+    return b.node("Einsum", x, b.weights(6, CHANNELS), equation="bchw, oc -> bohw"), 6
+
+
+def weights_first(b: FloatBuilder, x: str) -> tuple[str, int]:
+    return b.node("Einsum", b.weights(6, CHANNELS), x, equation="oc,bchw->bohw"), 6
+
+
+PARTS = [response, unit, lengths, length, sizes, squares, absolute, total, mean, variance, pointwise, weights_first]
+
+
+@pytest.mark.parametrize("part", PARTS, ids=lambda part: part.__name__)
+def test_parts(part: Part, rng: Rng, tmp_path: Path) -> None:
+    b = FloatBuilder(rng, [1, 3, SIDE, SIDE])
+    y, channels = part(b, b.node("Relu", b.same_conv("x", 3, CHANNELS)))
+    (made,) = [node.op_type for node in b.nodes if y in node.output]
+    model = b.model(b.same_conv(y, channels, 4, kernel=1), rank=4)
+    prepared = prepare(model)
+    assert made not in {node.op_type for node in prepared.graph.node}
+    x = rng.normal(size=(3, 3, SIDE, SIDE)).astype(np.float32)
+    expected = outputs_of(model, x)
+    np.testing.assert_allclose(outputs_of(prepared, x), expected, rtol=0, atol=1e-4 * np.abs(expected).max())
+    assert not host(compiled(model, tmp_path, config=NpuConfig.preset(64, product=1, table=1, rows=64)))
+
+
+@pytest.mark.parametrize(("equation", "first", "second"), [
+    ("blhd,bmhd->bhlm", (1, 5, 2, 3), (1, 6, 2, 3)), ("blc,chd->bhld", (2, 5, 4), (4, 2, 3)),
+    ("bhld,hdc->blc", (1, 2, 5, 3), (2, 3, 4)), ("nkctv,kvw->nctw", (1, 2, 3, 4, 5), (2, 5, 6)),
+    ("bij,bjk->bik", (2, 3, 4), (2, 4, 5)), ("bxhwk,bhywk->bxwyh", (1, 2, 3, 4, 5), (1, 3, 2, 4, 5)),
+    ("ab,ab->a", (3, 4), (3, 4)), ("ij,kl->ijkl", (2, 3), (4, 5)), ("bij,bjk->bk", (2, 3, 4), (2, 4, 5))])
+@pytest.mark.parametrize("constant", [False, True])
+def test_products(equation: str, first: tuple[int, ...], second: tuple[int, ...], constant: bool, rng: Rng) -> None:
+    """Of whatever axes; what no MatMul is stays."""
+    b = FloatBuilder(rng, first)
+    other = b.constant(rng.normal(size=second)) if constant else b.node(
+        "Reshape", b.node("MatMul", b.node("Reshape", "x", b.constant(np.array([1, np.prod(first)]))),
+                          b.weights(int(np.prod(first)), int(np.prod(second)))), b.constant(np.array(second)))
+    y = b.node("Einsum", "x", other, equation=equation)
+    model = b.model(y, rank=len(equation.partition("->")[2]))
+    prepared = prepare(model)
+    kept = equation in ("ab,ab->a", "ij,kl->ijkl", "bij,bjk->bk")
+    assert ("Einsum" in {node.op_type for node in prepared.graph.node}) == kept
+    x = rng.normal(size=first).astype(np.float32)
+    expected, found = (_run(each, x) for each in (model, prepared))
+    np.testing.assert_allclose(found, expected, rtol=0, atol=1e-4 * np.abs(expected).max())
+
+
+def _run(model: onnx.ModelProto, x: np.ndarray) -> np.ndarray:
+    return ort.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"]).run(None, {"x": x})[0]
+
+
+@pytest.mark.parametrize("attributes", [
+    dict(kernel_shape=[3, 3], strides=[2, 2], ceil_mode=1), dict(kernel_shape=[2, 3], strides=[2, 2], ceil_mode=1),
+    dict(kernel_shape=[3, 3], strides=[2, 2], pads=[1, 1, 1, 1], ceil_mode=1),
+    dict(kernel_shape=[3, 3], strides=[2, 2], pads=[1, 0, 1, 0], ceil_mode=1, count_include_pad=1),
+    dict(kernel_shape=[4, 4], strides=[3, 3], ceil_mode=1)], ids=str)
+@pytest.mark.parametrize("size", [8, 9, 10])
+def test_averages_at_the_edge(attributes: dict, size: int, rng: Rng, tmp_path: Path) -> None:
+    """Of windows that ceil_mode cuts off."""
+    b = FloatBuilder(rng, [1, 4, size, size], opset=19)
+    model = b.model(b.node("AveragePool", "x", **attributes), rank=4)
+    x = rng.normal(size=(2, 4, size, size)).astype(np.float32)
+    expected = outputs_of(model, x)
+    np.testing.assert_allclose(outputs_of(count_padding(model), x), expected, rtol=0, atol=1e-5)
+
+
+def test_at_the_end_they_stay(rng: Rng) -> None:
+    """The processor has them anyway."""
+    b = FloatBuilder(rng, [1, 3, SIDE, SIDE])
+    model = b.model(b.node("LpNormalization", b.node("Flatten", b.same_conv("x", 3, 4)), axis=1))
+    assert "LpNormalization" in {node.op_type for node in prepare(model).graph.node}
