@@ -24,6 +24,7 @@ from gen.mapping.winograd.narrow import narrow_graph
 from gen.options import CompileOptions
 from gen.passes.align_parts import align_parts
 from gen.passes.prune import prune
+from gen.passes.space_parts import space_parts
 from gen.passes.streams import stream_layers
 from gen.program.assembler import encode_all
 from gen.program.ports import input_ports, output_ports
@@ -56,7 +57,7 @@ def prepare(graph: Graph, config: NpuConfig, options: CompileOptions,
     verify(graph)
     if options.density is not None:
         graph = prune(graph, config, options.density)
-    graph = arrange_groups(align_parts(graph, config.ic_lanes), config)
+    graph = arrange_groups(align_parts(space_parts(graph, config.ic_lanes), config.ic_lanes), config)
     graph = turn_matrices(split_strides(graph, config), config)
     if options.winograd == "exact" and config.winograd != 2:
         raise CompileError(f"model {graph.name}: exact Winograd layers need a machine with winograd=2 "

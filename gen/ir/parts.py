@@ -6,7 +6,7 @@ import numpy as np
 
 from gen.ir.tensor import Tensor
 
-__all__ = ["ByChannel", "Present", "origin", "wholes"]
+__all__ = ["ByChannel", "Present", "origin", "wholes", "without_gaps"]
 
 
 def wholes(tensors: Mapping[str, Tensor], name: str) -> Iterator[str]:
@@ -22,6 +22,12 @@ def origin(tensors: Mapping[str, Tensor], name: str) -> tuple[str, range]:
     while part := tensors[name].part:
         name, first = part.whole, first + part.first
     return name, range(first, first + channels)
+
+
+def without_gaps(tensor: Tensor, array: np.ndarray, axis: int = -3) -> np.ndarray:
+    """Of an array with the channels of a tensor on ``axis`` those that mean something."""
+    gaps = [channel for gap in tensor.gaps for channel in gap]
+    return np.delete(array, gaps, axis) if gaps else array
 
 
 class ByChannel:
@@ -58,7 +64,7 @@ class ByChannel:
 
 
 class Present:
-    """Which channels of tensors are there."""
+    """Which channels of tensors are there. Gaps need not be."""
 
     def __init__(self, tensors: Mapping[str, Tensor]) -> None:
         self._tensors = tensors
@@ -74,7 +80,7 @@ class Present:
         self._of(name)[:] = True
 
     def all_of(self, name: str) -> bool:
-        return bool(self._of(name).all())
+        return bool(without_gaps(self._tensors[name], self._of(name), axis=0).all())
 
     def any_of(self, name: str) -> bool:
         return bool(self._of(name).any())

@@ -25,7 +25,8 @@ class Tensor:
     ``part`` its values are those of channels of another tensor: what is written to one of both can be read from the
     other. What they stand for, scale and zero point, is each one's own. With ``value``, int8 of ``shape``, it is a
     constant: no layer writes it, and programs have it as data that nothing overwrites. ``value_off``: how far that is
-    from the model's numbers at most, in steps.
+    from the model's numbers at most, in steps. ``gaps``: channels whose values mean nothing: no layer has
+    weights for them, and none may make them.
     """
 
     name: str
@@ -38,6 +39,7 @@ class Tensor:
     part: Part | None = None
     value: np.ndarray | None = field(default=None, compare=False, repr=False)
     value_off: float = 0.0
+    gaps: tuple[range, ...] = ()
 
 
 @dataclass(frozen=True, eq=False)

@@ -82,8 +82,8 @@ class DilatedMapping(ConvMapping):
         down, across = geometry.apart
         rows = layer.weights[:, :, ::down]
         columns = range(0, geometry.kernel[1], across)
-        parts = [replace(layer, weights=rows[..., column:column + 1]) for column in columns] if across > 1 else [
-            replace(layer, weights=rows)]
+        whole = replace(layer, weights=rows, counted=None)
+        parts = [replace(whole, weights=rows[..., column:column + 1]) for column in columns] if across > 1 else [whole]
         return cls.tiled(context, geometry, _slices(parts, config), parts=parts)
 
     @property

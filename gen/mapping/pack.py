@@ -197,9 +197,9 @@ def pack(layer: Conv, tiles: TileSlices, config: NpuConfig, *, narrow: bool = Fa
 
 def is_pruned(layer: Conv, tiles: TileSlices, config: NpuConfig, *, narrow: bool = False) -> bool:
     """Whether slices of a layer (`slices_of`, of the same ``narrow``) take fewer steps than if all of its weights were
-    there: those within its groups.
+    there: those within its groups, and of channels that it has any of.
     """
-    if layer.groups > 1:
+    if layer.groups > 1 or layer.counted is not None:
         outputs, inputs = layer.weights.shape[:2]
         read = layer.weights.reshape(layer.groups, -1, inputs, layer.weights[0, 0].size).any(axis=(1, 3))
         within = read.repeat(outputs // layer.groups, axis=0).astype(np.int16)

@@ -11,6 +11,7 @@ import numpy as np
 from gen.detection.judge import Expected
 from gen.detection.precision import Precision
 from gen.ir import reference
+from gen.ir.parts import without_gaps
 from gen.onnx.scores import are_scores
 from gen.partition.partition import called
 from gen.passes.streams import shorten_streams
@@ -146,7 +147,8 @@ def _run_segment(workload: Workload, inputs: dict[str, np.ndarray], execute: Exe
     expected = {name: value for name, value in tensors.items() if program.holds(name)}
     done = execute(workload, tensors, progress, stream_shift=stream_shift)
     found = {name: program.unpack_tensor(done.image, name) for name in expected}
-    wrong = {name: int(np.count_nonzero(found[name] != expected[name])) for name in program.written if name in expected}
+    wrong = {name: int(np.count_nonzero(without_gaps(graph.tensors[name], found[name] != expected[name])))
+             for name in program.written if name in expected}
     outputs = {name: reference.host_output(graph, name, found[tensor][None])
                for name, (tensor, _) in graph.outputs.items()}
     return Inference(outputs, done.seconds, mismatches={name: count for name, count in wrong.items() if count},

@@ -12,10 +12,10 @@ from gen.compiler import compile_graph
 from gen.ir import reference
 from gen.ir.epilogue.upsample import Upsample
 from gen.ir.errors import CompileError, GraphError
-from gen.ir.graph import Graph, Pool
+from gen.ir.graph import Conv, Graph, Move, Pool
 from gen.ir.parts import origin
 from gen.ir.queries import count_readers
-from gen.ir.tensor import Part
+from gen.ir.tensor import Part, Requantize
 from gen.ir.verify import verify
 from gen.lowering.placed import PlacedGraph, in_memory
 from gen.lowering.verify import StageError, verify_mapped, verify_placed
@@ -24,9 +24,11 @@ from gen.memory.region import Lifetime
 from gen.options import CompileOptions
 from gen.passes import remove_dead, run_passes
 from gen.passes.align_parts import align_parts
+from gen.passes.space_parts import space_parts
 from gen.program.file import load_program, save_program
 from gen.program.program import ProgramError
 from tests.compiled import compile_kept
+from tests.every_order import check_in_every_order
 from tests.gen.test_compiler import run_and_compare
 from tests.npu_files import changed
 from tests.random_layers import RandomBuilder
@@ -133,6 +135,52 @@ def test_passes_change_no_value(rng: Rng, seed: int) -> None:
             assert all(origin(moved.tensors, name)[1].start % tn == 0 for name in moved.tensors)
 
 
+def test_spaced_parts_change_no_value(rng: Rng, seed: int) -> None:
+    spaced = 0
+    for number in range(40):
+        graph = random_parts(seed + number)
+        for tn in (4, 8, 16):
+            apart = space_parts(graph, tn)
+            verify(apart)
+            same_outputs(graph, apart, rng)
+            same_outputs(graph, align_parts(apart, tn), rng)
+            spaced += apart is not graph
+    assert spaced > 4
+
+
+def test_spaced_parts(rng: Rng) -> None:
+    """The whole has channels between its parts, of which the layer after it knows nothing, and no layer is added."""
+    graph = side_by_side(rng, 5, 12, 3)
+    apart = space_parts(graph, 8)
+    assert align_parts(apart, 8) is apart and len(apart.layers) == len(graph.layers)
+    whole = apart.tensors[apart.layers[-1].input]
+    assert (whole.shape[0], whole.gaps, whole.onnx_name) == (27, (range(5, 8), range(20, 24)), "")
+    assert [origin(apart.tensors, name)[1].start for name in ("t1", "t2", "t3")] == [0, 8, 24]
+    for before, after in zip(graph.layers, apart.layers, strict=True):
+        assert isinstance(before, Conv) and isinstance(after, Conv) and before.products == after.products
+    program, computed = compile_kept(graph, CONFIGS[1])
+    assert sum(layer.macs for layer in program.layers) == 30 * sum(
+        layer.products for layer in graph.layers if isinstance(layer, Conv))
+    check_in_every_order(program, computed, 1)
+
+
+def test_parts_that_cannot_be_spaced(rng: Rng) -> None:
+    """A whole that is an output, one that would be more than twice as many blocks, and one that is moved."""
+    graph = side_by_side(rng, 5, 12, 3)
+    few = side_by_side(rng, 2, 2, 2)
+    places = np.arange(30)[::-1].copy()
+    moved = replace(graph, layers=(*graph.layers, Move("move", "t4", "t6", requantize=same_stage(20), places=places,
+                                                       shape=(5, 6))),
+                    tensors={**graph.tensors, "t6": replace(graph.tensors["t4"], name="t6")})
+    for other in (replace(graph, outputs={**graph.outputs, "whole": ("t4", ())}), few, moved):
+        verify(other)
+        assert space_parts(other, 8) is other
+
+
+def same_stage(channels: int) -> Requantize:
+    return Requantize(np.zeros(channels, np.int64), np.full(channels, 1 << 16), np.full(channels, 16), 0, -128, 127)
+
+
 def test_copies_that_do_more_stay(rng: Rng) -> None:
     """Upsampled ones, of which the layers that move channels know nothing."""
     graph = side_by_side(rng, 5, 5)
@@ -158,8 +206,9 @@ def test_copies_that_do_more_stay(rng: Rng) -> None:
 
 def test_too_many_channels_to_move(rng: Rng, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("gen.passes.align_parts._MAX_WEIGHTS", 300)
+    graph = side_by_side(rng, 17, 15)
     with pytest.raises(CompileError, match="layer t3: tensor t1 has 17 channels, too many to be moved to 32 within"):
-        compile_graph(side_by_side(rng, 17, 15), CONFIGS[0])
+        compile_graph(replace(graph, outputs={**graph.outputs, "whole": ("t3", ())}), CONFIGS[0])
 
 
 # -- memory ----------------------------------------------------------------------------------------------------------

@@ -53,14 +53,16 @@ class Conv(Layer):
 
     ``weights``: (OC, IC, KH, KW) int16, or (C, 1, KH, KW) if ``depthwise``; real integer weights with their zero point
     subtracted, so -255..255. Unless depthwise, its outputs may be in ``groups`` of as many neighbours each, which have
-    weights for as many inputs each, and zeros for all others. A convolution whose input has ``signs`` and whose weights
-    have `sign_sizes` is binary. With ``winograd`` its sums are those of that form, which ``requantize`` goes with; with
+    weights for as many inputs each, and zeros for all others. ``counted``: its products for a pixel, where some weights
+    are zeros of channels that the model does not have. A convolution whose input has ``signs`` and whose weights have
+    `sign_sizes` is binary. With ``winograd`` its sums are those of that form, which ``requantize`` goes with; with
     ``stochastic`` they are near the layer's own.
     """
 
     weights: np.ndarray
     depthwise: bool = False
     groups: int = 1
+    counted: int | None = None
     winograd: NarrowWinograd | None = None
     stochastic: Stochastic | None = None
 
@@ -164,11 +166,16 @@ class Conv(Layer):
         return replace(self, weights=np.where(dead, 0, self.weights).astype(np.int16), winograd=winograd)
 
     def macs(self, target: Tensor) -> int:
-        return self.weights.size // self.groups * target.shape[1] * target.shape[2]
+        return self.products * target.shape[1] * target.shape[2]
+
+    @property
+    def products(self) -> int:
+        """Those of a pixel of all outputs, of the weights that the model has."""
+        return self.weights.size // self.groups if self.counted is None else self.counted
 
     @property
     def form(self) -> Hashable:
-        return *super().form, self.groups    # type: ignore[misc]
+        return *super().form, self.groups, self.products    # type: ignore[misc]
 
 
 def _winograd_problems(form: NarrowWinograd, oc: int, ic: int) -> Iterator[str]:

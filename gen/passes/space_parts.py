@@ -1,0 +1,212 @@
+"""Tensors get channels that nobody reads, so that their parts begin at a machine's blocks.
+
+What lies within a block of two parts has to be put together by layers (`gen.passes.align_parts`), each of which writes
+all of it. Where all that make and read a tensor take channels in any places, the parts lie apart instead: layers that
+make them have weights of zero for the channels between, and so have those that read them. Layers that keep channels
+apart, and sums, have the same places in what they read and make.
+"""
+
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+
+from gen.ir.epilogue.base import StoreOp
+from gen.ir.epilogue.second_stage import SecondStage, WithOperand
+from gen.ir.epilogue.table import Table
+from gen.ir.graph import Conv, Graph, Layer, Pool
+from gen.ir.parts import origin
+from gen.ir.queries import used_tensors
+from gen.ir.tensor import Part, Requantize, Tensor
+
+__all__ = ["space_parts"]
+
+#: Blocks of a tensor for one that it had, at most.
+_MOST = 2
+
+
+def space_parts(graph: Graph, tn: int) -> Graph:
+    """The same graph with tensors whose parts begin at multiples of ``tn`` channels, where that can be."""
+    if not any(tensor.part and tensor.part.first % tn for tensor in graph.tensors.values()):
+        return graph
+    spacing = _Spacing(graph, tn)
+    return spacing.graph if spacing.changed else graph
+
+
+@dataclass(eq=False)
+class _Spacing:
+    """Places of channels. A *root* is a tensor that is part of no other."""
+
+    old: Graph
+    tn: int
+
+    @cached_property
+    def _origins(self) -> Mapping[str, tuple[str, range]]:
+        return {name: origin(self.old.tensors, name) for name in self.old.tensors}
+
+    def _pairs(self, layer: Layer) -> Iterator[tuple[str, str]]:
+        """Tensors that have the same channels in the same places."""
+        if isinstance(layer, Pool) or isinstance(layer, Conv) and layer.depthwise:
+            yield layer.input, layer.output
+        for other in layer.others:
+            yield other, layer.output
+
+    @cached_property
+    def _groups(self) -> Mapping[str, str]:
+        """Root -> one that stands for all whose channels have the same places."""
+        parent = {root: root for root, _ in self._origins.values()}
+
+        def top(root: str) -> str:
+            while parent[root] != root:
+                root = parent[root]
+            return root
+
+        for layer in self.old.layers:
+            for pair in self._pairs(layer):
+                one, other = (top(self._origins[name][0]) for name in pair)
+                parent[one] = other
+        return {root: top(root) for root in parent}
+
+    @cached_property
+    def _starts(self) -> Mapping[str, set[int]]:
+        """Of each root the channels that are to begin blocks."""
+        starts: dict[str, set[int]] = {root: {0} for root, _ in self._origins.values()}
+        for root, channels in self._origins.values():
+            starts[root].add(channels.start)
+        grown = True
+        while grown:
+            grown = False
+            for layer in self.old.layers:
+                for pair in self._pairs(layer):
+                    (one, mine), (other, theirs) = (self._origins[name] for name in pair)
+                    both = {start - mine.start for start in starts[one] if start in mine} | {
+                        start - theirs.start for start in starts[other] if start in theirs}
+                    for root, channels in ((one, mine), (other, theirs)):
+                        wanted = {channels.start + start for start in both} - starts[root]
+                        starts[root] |= wanted
+                        grown |= bool(wanted)
+        return starts
+
+    @cached_property
+    def _places(self) -> Mapping[str, np.ndarray]:
+        """Of each root that is spaced where its channels are."""
+        places: dict[str, np.ndarray] = {}
+        refused = set()
+        for root, starts in self._starts.items():
+            count, group = self.old.tensors[root].shape[0], self._groups[root]
+            place, at = np.empty(count, np.int64), 0
+            bounds = [*sorted(starts), count]
+            for first, end in zip(bounds, bounds[1:], strict=False):
+                at = -(-at // self.tn) * self.tn
+                place[first:end] = at + np.arange(end - first)
+                at += end - first
+            places[root] = place
+            if -(-at // self.tn) > _MOST * -(-count // self.tn):
+                refused.add(group)
+        moved = {name for name, (root, channels) in self._origins.items() if _apart(places[root][channels])}
+        refused |= {self._groups[self._origins[name][0]] for name in self._fixed(moved)}
+        return {root: place for root, place in places.items()
+                if self._groups[root] not in refused and (place != np.arange(len(place))).any()}
+
+    def _fixed(self, moved: Collection[str]) -> Iterator[str]:
+        """Of the tensors that would be ``moved`` apart those that have to stay as they are."""
+        outside = (tensor for tensor, _ in (*self.old.inputs.values(), *self.old.outputs.values()))
+        yield from (name for name in outside if name in moved)
+        yield from (name for name in moved if self.old.tensors[name].signs or self.old.tensors[name].value is not None)
+        for layer in self.old.layers:
+            if isinstance(layer, Pool) or isinstance(layer, Conv) and layer.is_exact and layer.groups == 1:
+                continue
+            yield from (name for name in (layer.output, *layer.reads) if name in moved)
+
+    @property
+    def changed(self) -> bool:
+        return bool(self._places)
+
+    def _inside(self, name: str) -> np.ndarray | None:
+        """Where a tensor's channels are in it; None if they are neighbours."""
+        root, channels = self._origins[name]
+        if root not in self._places:
+            return None
+        place = self._places[root][channels]
+        return place - place[0] if _apart(place) else None
+
+    @cached_property
+    def graph(self) -> Graph:
+        """The graph with all that is spaced."""
+        names: dict[str, str] = {}
+        taken = set(self.old.tensors)
+        for name in self.old.tensors:
+            if self._inside(name) is not None:
+                # Of another name: what is known of the model's tensor is not so of this.
+                names[name] = f"{name}/spaced"
+                while names[name] in taken:
+                    names[name] += "'"
+                taken.add(names[name])
+        tensors = {}
+        for name, tensor in self.old.tensors.items():
+            made = self._tensor(name, tensor, names)
+            tensors[made.name] = made
+        layers = tuple(self._layer(layer, names) for layer in self.old.layers)
+        graph = replace(self.old, tensors=tensors, layers=layers)
+        return replace(graph, tensors=used_tensors(graph))
+
+    def _tensor(self, name: str, tensor: Tensor, names: Mapping[str, str]) -> Tensor:
+        inside, part = self._inside(name), tensor.part
+        if part is not None:
+            (root, channels), (_, of_whole) = self._origins[name], self._origins[part.whole]
+            place = self._places.get(root)
+            first = part.first if place is None else int(place[channels.start] - place[of_whole.start])
+            part = Part(names.get(part.whole, part.whole), first)
+        if inside is None:
+            return replace(tensor, part=part)
+        shape = int(inside[-1]) + 1, *tensor.shape[1:]
+        ends = np.flatnonzero(np.diff(inside) > 1)
+        gaps = tuple(range(int(inside[end]) + 1, int(inside[end + 1])) for end in ends)
+        return replace(tensor, name=names[name], shape=shape, part=part, onnx_name="", gaps=gaps)
+
+    def _layer(self, layer: Layer, names: Mapping[str, str]) -> Layer:
+        source, target = self._inside(layer.input), self._inside(layer.output)
+        if source is None and target is None:
+            return layer
+        layer = replace(layer, input=names.get(layer.input, layer.input))
+        if isinstance(layer, Conv):
+            weights = layer.weights if target is None else _spaced(layer.weights, target, 0)
+            if source is not None and not layer.depthwise:
+                weights = _spaced(weights, source, 1)
+            layer = replace(layer, weights=weights, counted=layer.products)
+        if target is None:
+            return layer
+        count = int(target[-1]) + 1
+        return replace(layer, output=names[layer.output], requantize=_spaced_stage(layer.requantize, target, count),
+                       epilogue=tuple(_spaced_operation(op, names, count) for op in layer.epilogue))
+
+
+def _spaced_operation(op: StoreOp, names: Mapping[str, str], count: int) -> StoreOp:
+    """An operation on ``count`` channels, with tensors of these ``names``."""
+    if isinstance(op, WithOperand):
+        op = replace(op, other=names.get(op.other, op.other))
+    if isinstance(op, SecondStage | Table):
+        op = replace(op, middle=replace(op.middle, shape=(count, *op.middle.shape[1:])))
+    return op
+
+
+def _apart(place: np.ndarray) -> bool:
+    return bool((np.diff(place) != 1).any())
+
+
+def _spaced(array: np.ndarray, place: np.ndarray, axis: int) -> np.ndarray:
+    """``array`` with zeros between what is at ``place`` of an axis."""
+    shape = list(array.shape)
+    shape[axis] = int(place[-1]) + 1
+    result = np.zeros(shape, array.dtype)
+    result[(slice(None),) * axis + (place,)] = array
+    return result
+
+
+def _spaced_stage(stage: Requantize, place: np.ndarray, count: int) -> Requantize:
+    """A stage that has channels of its zero point between its own."""
+    shift = np.full(count, stage.shift[0])
+    shift[place] = stage.shift
+    return replace(stage, bias=_spaced(stage.bias, place, 0), multiplier=_spaced(stage.multiplier, place, 0),
+                   shift=shift)
