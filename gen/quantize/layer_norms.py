@@ -2,7 +2,8 @@
 lack them.
 
 (x - mean) / sqrt(mean of squares + epsilon), or x in place of the difference, with a Mul and an Add of constants behind
-it, over the last axis or over the channels of a map, which are brought last in front of it and back behind it.
+it, over the last axis or over the channels of a map, which are brought last in front of it and back behind it. The
+squares are those of the difference, or of x, less the mean's; and Keras has x * factor + (bias - mean * factor).
 """
 
 from collections.abc import Iterator
@@ -78,16 +79,16 @@ class _Steps(Rewriting):
         if parts is None or total is None:
             return None
         variance, epsilon = self._with_constant(total)
-        mean = self._made(variance, "ReduceMean")
-        square = self._makers.get(mean.input[0]) if mean is not None else None
-        if mean is None or square is None or epsilon is None or epsilon.size != 1:
+        found = self._variance(variance)
+        if found is None or epsilon is None or epsilon.size != 1:
             return None
-        source, axis = self._centred(parts[0])
-        centred = bool(source)
-        if not centred:
-            source, axis = parts[0], self._along(parts[0], mean)
-        of_square = self._centred(square.input[0]) if centred else (square.input[0], axis)
-        if not axis or self._axis(mean) != axis or of_square != (source, axis) or not self._is_square(square):
+        source, axis, centred = found
+        joined = None
+        if centred and self._centred(parts[0]) != (source, axis):
+            joined = self._joined(node, source, axis)
+            if joined is None:
+                return None
+        if not centred and parts[0] != source:
             return None
         channels = self._shapes[source][axis]
         column = (channels, *(1,) * (len(self._shapes[source]) - 1 - axis))
@@ -98,6 +99,12 @@ class _Steps(Rewriting):
             if parts[2].shape not in shapes:
                 return None
             numbers[0] = parts[2].reshape(-1).astype(np.float32)
+        if joined is not None:
+            result, bias = joined
+            if bias.shape not in shapes:
+                return None
+            numbers[1] = bias.reshape(-1).astype(np.float32)
+            return result, _Norm(source, axis == len(self._shapes[source]) - 1, float(epsilon.item()), tuple(numbers))
         for place, op in list(enumerate(("Mul", "Add") if centred else ("Mul",)))[scaled:]:
             reader = next(iter(self._readers[result]), None) if len(self._readers[result]) == 1 else None
             _, constant = self._with_constant(reader) if reader is not None and reader.op_type == op else ("", None)
@@ -106,6 +113,57 @@ class _Steps(Rewriting):
             numbers[place], result = constant.reshape(-1).astype(np.float32), reader.output[0]
         last = axis == len(self._shapes[source]) - 1
         return result, _Norm(source, last, float(epsilon.item()), tuple(numbers) if centred else (numbers[0],))
+
+    def _variance(self, name: str) -> tuple[str, int, bool] | None:
+        """Of what a value is the variance, over which axis; or, with False, the mean of squares."""
+        maker = self._makers.get(name)
+        if maker is not None and maker.op_type in ("Relu", "Max"):     # no less than zero
+            lowest = self._with_constant(maker)[1] if maker.op_type == "Max" else np.zeros(1)
+            if lowest is None or lowest.any():
+                return None
+            name = next(name for name in maker.input if name in self._makers)
+            maker = self._makers[name]
+        less = self._makers.get(name) if maker is not None and maker.op_type == "Sub" else None
+        mean = self._made(less.input[0] if less is not None else name, "ReduceMean")
+        square = self._makers.get(mean.input[0]) if mean is not None else None
+        if mean is None or square is None or not self._is_square(square):
+            return None
+        source, axis = self._centred(square.input[0])
+        if less is None and source:
+            return (source, axis, True) if self._axis(mean) == axis else None
+        source, axis = square.input[0], self._along(square.input[0], mean)
+        if not axis:
+            return None
+        if less is None:
+            return source, axis, False
+        other = self._makers.get(less.input[1])
+        if other is None or not self._is_square(other) or self._mean_of(other.input[0]) != (source, axis):
+            return None
+        return source, axis, True
+
+    def _mean_of(self, name: str) -> tuple[str, int]:
+        mean = self._made(name, "ReduceMean")
+        axis = self._along(mean.input[0], mean) if mean is not None else 0
+        return (mean.input[0], axis) if mean is not None and axis else ("", 0)
+
+    def _joined(self, node: NodeProto, source: str, axis: int) -> tuple[str, np.ndarray] | None:
+        """Of ``source`` times a factor, to which a bias less the mean times the same factor is added: that sum, and the
+        bias.
+        """
+        readers = self._readers[node.output[0]]
+        if node.op_type != "Mul" or source not in node.input or [reader.op_type for reader in readers] != ["Add"]:
+            return None
+        factor = node.input[1 - list(node.input).index(source)]
+        for name in readers[0].input:
+            less = self._made(name, "Sub")
+            bias = self._number(less.input[0]) if less is not None else None
+            share = self._made(less.input[1], "Mul") if less is not None else None
+            if bias is None or share is None or factor not in share.input:
+                continue
+            mean = share.input[1 - list(share.input).index(factor)]
+            if self._mean_of(mean) == (source, axis):
+                return readers[0].output[0], bias
+        return None
 
     def _divided(self, node: NodeProto) -> tuple[str, str, np.ndarray | None] | None:
         """Of a / sqrt(b), in whichever way that is written: a, b, and the constant that the latter is multiplied with

@@ -102,3 +102,55 @@ def test_transposes_around_it(rng: np.random.Generator) -> None:
 
 def test_another_power_is_none(rng: np.random.Generator) -> None:
     assert "LayerNormalization" not in {node.op_type for node in prepare(network(rng, -1, power=4.0)).graph.node}
+
+
+@pytest.mark.parametrize("variance", ["differences", "squares", "clamped"])
+@pytest.mark.parametrize("joined", [False, True])
+@pytest.mark.parametrize("axis", [1, -1])
+def test_of_squares(axis: int, joined: bool, variance: str, rng: np.random.Generator) -> None:
+    """The variance as the mean of squares less the mean's, as Flax has it, and Keras's factor and summand."""
+    b = FloatBuilder(rng, [1, 3, SIDE, SIDE])
+    x = b.same_conv("x", 3, CHANNELS, name="first")
+    x = x if axis == 1 else b.node("Transpose", x, perm=[0, 2, 3, 1])
+    shape = (1, CHANNELS, 1, 1) if axis == 1 else (CHANNELS,)
+
+    def mean(value: str) -> str:
+        return b.node("ReduceMean", value, axes=[axis], keepdims=1)
+
+    if variance == "differences":
+        less = b.node("Sub", x, mean(x))
+        spread = mean(b.node("Mul", less, less))
+    else:
+        middle = mean(x)
+        spread = b.node("Sub", mean(b.node("Mul", x, x)), b.node("Mul", middle, middle))
+        spread = b.node("Max", b.constant(np.float32(0)), spread) if variance == "clamped" else spread
+    root = b.node("Sqrt", b.node("Add", spread, b.constant(np.float32(1e-3))))
+    factor = b.node("Mul", b.node("Reciprocal", root), b.constant(rng.uniform(0.5, 2, shape)))
+    bias = b.constant(rng.normal(size=shape))
+    if joined:
+        y = b.node("Add", b.node("Mul", x, factor), b.node("Sub", bias, b.node("Mul", mean(x), factor)))
+    else:
+        y = b.node("Add", b.node("Mul", b.node("Sub", x, mean(x)), factor), bias)
+    y = y if axis == 1 else b.node("Transpose", y, perm=[0, 3, 1, 2])
+    model = b.model(b.same_conv(y, CHANNELS, 4, kernel=1, name="y"), rank=4)
+    made = prepare(model)
+    assert [node.op_type for node in made.graph.node if node.op_type not in ("Conv", "Transpose")] == [
+        "LayerNormalization"]
+    x = rng.normal(size=(2, 3, SIDE, SIDE)).astype(np.float32)
+    np.testing.assert_allclose(outputs_of(made, x), outputs_of(model, x), rtol=0, atol=1e-4)
+
+
+@pytest.mark.parametrize("wrong", ["mean", "factor", "sign"])
+def test_of_other_squares(wrong: str, rng: np.random.Generator) -> None:
+    """Nearly the same."""
+    b = FloatBuilder(rng, [1, 3, SIDE, SIDE])
+    x = b.node("Transpose", b.same_conv("x", 3, CHANNELS), perm=[0, 2, 3, 1])
+    mean, square = (b.node("ReduceMean", value, axes=[-1]) for value in (x, b.node("Mul", x, x)))
+    other = b.node("ReduceMean", b.node("Relu", x), axes=[-1]) if wrong == "mean" else mean
+    less = b.node("Sub" if wrong != "sign" else "Add", square, b.node("Mul", other, other))
+    root = b.node("Sqrt", b.node("Add", less, b.constant(np.float32(1e-3))))
+    factor = b.node("Reciprocal", root)
+    share = b.node("Mul", mean, b.node("Sqrt", factor) if wrong == "factor" else factor)
+    y = b.node("Add", b.node("Mul", x, factor), b.node("Sub", b.constant(rng.normal(size=CHANNELS)), share))
+    model = b.model(b.node("MatMul", y, b.weights(CHANNELS, 4)), rank=4)
+    assert "LayerNormalization" not in {node.op_type for node in prepare(model).graph.node}
