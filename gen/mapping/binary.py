@@ -76,7 +76,9 @@ def _choose(graph: Graph, config: NpuConfig,
     """The layers that the unit can run, but for those ``refused``; packed and spared tensors as in `BinaryLayers`."""
     if not config.binary_rows:
         return {}, frozenset(), frozenset()
-    beyond = padding_values(graph)
+    # Of whole blocks of channels there is nothing beyond the last.
+    beyond = {name: 0 for name, tensor in graph.tensors.items() if tensor.shape[0] % config.ic_lanes == 0}
+    beyond |= padding_values(graph)
     makers = {layer.output: layer for layer in graph.layers}
     readers = count_readers(graph)
     layers: dict[str, _OnUnit] = {}

@@ -42,10 +42,10 @@ def fold_shifts(model: onnx.ModelProto) -> onnx.ModelProto:
 
     An x that is PRelu(v), with slopes s of 1 at most, becomes ``v + Relu((s - 1) * v)`` for that, with c in v.
     """
-    folded = True
-    while folded:
-        folded = any(_Shift(model, node).fold() for node in model.graph.node if node.op_type == "Add")
-    return drop_unused(model)
+    model = drop_unused(model)
+    while any(_Shift(model, node).fold() for node in model.graph.node if node.op_type == "Add"):
+        model = drop_unused(model)
+    return model
 
 
 def _reaches_beyond(node: NodeProto) -> bool:
@@ -188,7 +188,7 @@ class _Shift:
 
     def _giving(self, name: str, *, bent: bool = False) -> _Take | None:
         """What adds to a value, for all its readers, where its layer has a bias; None if it cannot be. ``bent``: for a
-        PRelu, of which it has to be the only reader.
+        PRelu or a Concat, of which it has to be the only reader.
         """
         maker = self._makers.get(name)
         if maker is None or (bent and self._uses[name] != 1):
@@ -198,6 +198,8 @@ class _Shift:
         if maker.op_type == "Add":
             layer = next(filter(None, map(self._layer, maker.input)), None)
             return None if layer is None else lambda number: self._add_numbers(layer, number)
+        if maker.op_type == "Concat":
+            return self._giving_parts(maker)
         if maker.op_type != "PRelu" or bent or maker.input[1] not in self._constants:
             return None
         slopes, give = numpy_helper.to_array(self._constants[maker.input[1]]), self._giving(maker.input[0], bent=True)
@@ -209,6 +211,29 @@ class _Shift:
             give(number)
             self._bend(maker, slopes.reshape(-1), number)
         return bend
+
+    def _giving_parts(self, node: NodeProto) -> _Take | None:
+        """`_giving` of channels side by side."""
+        axis = next(a.i for a in node.attribute if a.name == "axis")
+        sizes = [self._channels(name) for name in node.input]
+        gives = [self._giving(name, bent=True) for name in node.input]
+        if axis != 1 or len(set(node.input)) < len(node.input) or None in sizes or None in gives:
+            return None
+        ends = np.cumsum([size for size in sizes if size is not None])
+
+        def give(number: np.ndarray) -> None:
+            for part, of_part in zip(gives, np.split(np.broadcast_to(number, ends[-1]), ends[:-1]), strict=True):
+                assert part is not None
+                part(of_part)
+        return give
+
+    def _channels(self, name: str) -> int | None:
+        """How many a layer has that makes a value, or that a sum has for it."""
+        maker = self._makers.get(name)
+        layer = maker if maker is not None and maker.op_type in _BIASED else next(
+            filter(None, map(self._layer, maker.input)), None) if maker is not None and maker.op_type == "Add" else None
+        weights = None if layer is None else self._constants.get(layer.input[1])
+        return None if weights is None else weights.dims[0]
 
     def _bend(self, node: NodeProto, slopes: np.ndarray, shift: np.ndarray) -> None:
         """A PRelu of what has got a shift, and the same shift of its result, as a sum."""

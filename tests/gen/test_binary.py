@@ -1,6 +1,7 @@
 """The compiler's use of the binary unit: every tensor is the golden one, on all kinds of machines."""
 
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -24,6 +25,7 @@ from gen.program.file import load_program, save_program
 from gen.program.program import ProgramError
 from sim import functional, golden
 from tests.compiled import compile_kept
+from tests.gen.qdq import Builder
 from tests.gen.test_compiler import run_and_compare
 from tests.random_binary import random_binary_graph
 
@@ -160,6 +162,23 @@ def test_what_the_unit_cannot_run() -> None:
         run_and_compare(program, changed, 1, ("load",))
     few = layer_graph(BinaryLayer(channels=129, outputs=16, size=6, stride=1, count=1))
     assert not BinaryLayers.of(MappingContext(few, CONFIGS[1], CompileOptions())).mapped
+
+
+@pytest.mark.parametrize("channels, spared", [((32, 16), True), ((32, 24), False)])
+def test_signs_of_a_tensor_of_parts(channels: tuple[int, int], spared: bool, rng: np.random.Generator, seed: int,
+                                    tmp_path: Path) -> None:
+    """Of whole blocks they are taken from there; what is beyond the last channel of another is not known."""
+    b = Builder(rng)
+    x = b.dequantize(b.input(1, 3, 6, 6), 0.05)
+    parts = [b.requantize(b.node("Conv", x, b.weights(count, 3, 1, 1)), 0.05, 0) for count in channels]
+    whole = b.requantize(b.node("Concat", *parts, axis=1), 0.05, 0)
+    weights = b.constant(rng.choice(np.float32([-1, 1]), (16, sum(channels), 3, 3)))
+    b.output(b.quantize(b.node("Conv", b.node("Sign", whole), weights), 0.5, 0))
+    graph = load(b.save(tmp_path))
+    program, _ = compile_kept(graph, CONFIGS[1])
+    modes = [layer.mode for layer in program.layers]
+    assert modes[-1] == "binary" and (modes[-2] != "sum") == spared
+    run_and_compare(program, graph, seed, ("load", "compute", "store"))
 
 
 def test_signs_are_proven() -> None:

@@ -118,6 +118,27 @@ def test_shifts_beside_averages(rng: Rng):
     assert np.mean(np.abs(outputs_of(folded, x) - outputs_of(model, x)) > 1e-3) < 0.02
 
 
+def test_shifts_of_doubled_channels(rng: Rng):
+    """ReActNet on MobileNet's layers: two layers of one RSign side by side, each with the shortcut, and an RPReLU."""
+    b = FloatBuilder(rng, [1, 3, 8, 8])
+    x = b.same_conv("x", 3, CHANNELS, name="stem")
+    signs = b.node("Sign", shift(b, x, (1, CHANNELS, 1, 1)))
+    parts = []
+    for _ in range(2):
+        w = b.constant(np.where(rng.random((CHANNELS, CHANNELS, 1, 1)) < 0.5, -0.05, 0.05))
+        parts.append(b.node("Add", b.norm(b.node("Conv", signs, w), rng.uniform(0.5, 1.5, CHANNELS)), x))
+    numbers = (2 * CHANNELS, 1, 1)
+    y = b.node("PRelu", shift(b, b.node("Concat", *parts, axis=1), numbers), b.constant(rng.uniform(0.1, 0.4, numbers)))
+    w = b.constant(np.where(rng.random((8, 2 * CHANNELS, 1, 1)) < 0.5, -0.05, 0.05))
+    model = b.model(b.node("Conv", b.node("Sign", shift(b, shift(b, y, numbers), numbers)), w))
+    x = rng.normal(size=(5, 3, 8, 8)).astype(np.float32)
+    folded = fold_shifts(move_shifts(copied(model)))
+    assert (adds(model), of_signs(folded)) == (4, 0)
+    # What the sum takes for the PRelu has a constant of its own.
+    assert adds(folded) == 1
+    assert np.mean(np.abs(outputs_of(folded, x) - outputs_of(model, x)) > 1e-3) < 0.02
+
+
 @pytest.mark.parametrize("changes, left", [
     (dict(slope=1.2), 1), (dict(stem="relu"), 1), (dict(reader="relu"), 1), (dict(reader="padded"), 1),
     (dict(reader="output"), 1)])
