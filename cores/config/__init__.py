@@ -3,10 +3,17 @@
 from cores.config.core import ConfigError
 from cores.config.npu_config import NpuConfig
 from cores.config.parts import part_of
-from cores.config.presets import COMPUTING_FEATURES, FEATURES, PRESET_MACS, PURPOSES, features_together
+from cores.config.presets import (
+    ALL_PRESET_MACS,
+    COMPUTING_FEATURES,
+    FEATURES,
+    PRESET_MACS,
+    PURPOSES,
+    features_together,
+)
 from cores.config.units import UNITS, Unit
 
 __all__ = [
-    "COMPUTING_FEATURES", "FEATURES", "PRESET_MACS", "PURPOSES", "UNITS", "ConfigError", "NpuConfig", "Unit",
-    "features_together", "part_of",
+    "ALL_PRESET_MACS", "COMPUTING_FEATURES", "FEATURES", "PRESET_MACS", "PURPOSES", "UNITS", "ConfigError",
+    "NpuConfig", "Unit", "features_together", "part_of",
 ]

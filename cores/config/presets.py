@@ -6,7 +6,7 @@ from cores.config.core import ConfigError
 from cores.config.units import UNITS, Settings
 
 __all__ = [
-    "COMPUTING_FEATURES", "FEATURES", "PRESET_MACS", "PURPOSES", "feature_fields", "features_of",
+    "ALL_PRESET_MACS", "COMPUTING_FEATURES", "FEATURES", "PRESET_MACS", "PURPOSES", "feature_fields", "features_of",
     "features_together", "preset_fields",
 ]
 
@@ -23,11 +23,15 @@ _PRESETS: dict[str, dict[int, dict[str, int]]] = {
         1024: dict(oc_lanes=64, ic_lanes=32, nnz_lanes=8, pixel_lanes=2, select_fanin=16, input_depth=2048),
     },
     "dense": {
+        16: dict(oc_lanes=8, ic_lanes=8, nnz_lanes=1, pixel_lanes=2, input_depth=2048),
+        32: dict(oc_lanes=8, ic_lanes=8, nnz_lanes=2, pixel_lanes=2, select_fanin=4, input_depth=2048),
         64: dict(oc_lanes=8, ic_lanes=8, nnz_lanes=4, pixel_lanes=2, select_fanin=2, input_depth=2048),
         128: dict(oc_lanes=8, ic_lanes=8, nnz_lanes=8, pixel_lanes=2, select_fanin=1, input_depth=4096),
         256: dict(oc_lanes=16, ic_lanes=16, nnz_lanes=8, pixel_lanes=2, select_fanin=2, input_depth=4096),
         512: dict(oc_lanes=16, ic_lanes=16, nnz_lanes=16, pixel_lanes=2, select_fanin=1, input_depth=4096),
         1024: dict(oc_lanes=32, ic_lanes=16, nnz_lanes=16, pixel_lanes=2, select_fanin=1, input_depth=4096),
+        2048: dict(oc_lanes=32, ic_lanes=32, nnz_lanes=32, pixel_lanes=2, select_fanin=1, input_depth=4096),
+        4096: dict(oc_lanes=64, ic_lanes=32, nnz_lanes=32, pixel_lanes=2, select_fanin=1, input_depth=4096),
     },
 }
 #: What a preset can be for; the first unless something else is asked for.
@@ -35,7 +39,9 @@ PURPOSES = tuple(_PRESETS)
 
 _LANES = ("oc_lanes", "ic_lanes", "pixel_lanes")
 
+#: Sizes of the presets for the first purpose, which any network can use; and of those for any.
 PRESET_MACS = tuple(_PRESETS[PURPOSES[0]])
+ALL_PRESET_MACS = tuple(sorted({macs for presets in _PRESETS.values() for macs in presets}))
 
 #: Optional units by the names that people use, and the fields that each sets.
 FEATURES: dict[str, tuple[str, ...]] = {unit.name: unit.sets for unit in UNITS}
@@ -49,9 +55,10 @@ def preset_fields(macs: int, overrides: dict[str, int], purpose: str = PURPOSES[
         raise ConfigError(f"a preset is for {' or '.join(PURPOSES)}, not for {purpose!r}", code="unknown-name")
     presets = _PRESETS[purpose]
     if macs not in presets:
+        has_it = [f"--for {other} has it, " for other, others in _PRESETS.items() if macs in others]
         for_it = "" if purpose == PURPOSES[0] else f" for {purpose} networks"
-        raise ConfigError(f"macs must be one of {', '.join(map(str, presets))}{for_it} (or give the lanes by hand), "
-                          f"not {macs!r}", code="unknown-name")
+        raise ConfigError(f"macs must be one of {', '.join(map(str, presets))}{for_it} ({''.join(has_it)}or give the "
+                          f"lanes by hand), not {macs!r}", code="unknown-name")
     values = {**presets[macs], **overrides}
     if "input_depth" not in overrides and all(isinstance(values[lanes], int) and values[lanes] > 0 for lanes in _LANES):
         # The same bytes, in however many banks. Lanes that cannot be are refused where the machine is made.

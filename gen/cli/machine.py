@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from boards.board import Board
 from boards.registry import BOARDS, get_board
 from cores.config import (
+    ALL_PRESET_MACS,
     COMPUTING_FEATURES,
     FEATURES,
     PRESET_MACS,
@@ -52,13 +53,14 @@ def add_machine_options(parser: argparse.ArgumentParser, *, boards: Collection[s
     """
     group = parser.add_argument_group("machine")
     group.add_argument("--board", metavar="NAME", help=f"{', '.join(boards)} (default {board})")
-    presets = ", ".join(map(str, PRESET_MACS))
+    presets = ", ".join(map(str, ALL_PRESET_MACS))
     group.add_argument("--macs", type=int, metavar="N",
-                       help=f"multiply-accumulates a cycle: {presets} (default {macs})")
+                       help=f"multiply-accumulates a cycle: {presets} (default {macs}); more than {PRESET_MACS[-1]} "
+                            "with --for dense")
     group.add_argument("--for", dest="purpose", metavar="|".join([*PURPOSES, "MODEL.onnx"]),
-                       help="what --macs is for: networks whose weights were pruned, or dense ones, in fewer LUTs; "
-                            "without depthwise and with little use of zeros; or a model, for which it is chosen with "
-                            f"the features that pay (default {PURPOSES[0]})")
+                       help="what --macs is for: networks whose weights were pruned, or dense ones, in fewer LUTs and "
+                            "with little use of zeros; or a model, for which it is chosen with the features that pay "
+                            f"(default {PURPOSES[0]})")
     group.add_argument("--config", type=Path, metavar="JSON",
                        help="configuration as `build` writes it, instead of --macs")
     group.add_argument("--features", type=_features, metavar="LIST",
@@ -236,7 +238,7 @@ def _way_out(arguments: argparse.Namespace, with_features: Callable[[Sequence[st
     ways = []
     if all(getattr(arguments, name) is None for name in _LANES):
         macs = DEFAULT_MACS if arguments.macs is None else arguments.macs
-        able = [str(other) for other in PRESET_MACS
+        able = [str(other) for other in ALL_PRESET_MACS
                 if _can_be_built(_preset(board, other, _purpose(arguments)), features)]
         ways += [f"--macs {', '.join(able)}"] if able else []
         ways += [f"--for {other}" for other in PURPOSES

@@ -7,7 +7,7 @@ from typing import Any
 from boards.board import Board
 from boards.registry import BOARDS
 from cores.arch.registers import LANES
-from cores.config import FEATURES, PRESET_MACS, PURPOSES, NpuConfig
+from cores.config import ALL_PRESET_MACS, FEATURES, PRESET_MACS, PURPOSES, NpuConfig
 
 from .errors import SpaceError
 from .space import Point, Space, Value
@@ -29,8 +29,8 @@ DEFAULTS: Mapping[str, Value] = {
 
 
 def _macs(value: Any) -> Value:
-    if _whole(value) not in PRESET_MACS:
-        raise ValueError(f"must be one of {', '.join(map(str, PRESET_MACS))} (or vary the lanes)")
+    if _whole(value) not in ALL_PRESET_MACS:
+        raise ValueError(f"must be one of {', '.join(map(str, ALL_PRESET_MACS))} (or vary the lanes)")
     return _whole(value)
 
 

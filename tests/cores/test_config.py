@@ -7,7 +7,7 @@ import json
 import pytest
 
 from cores.arch.stochastic import Circuit
-from cores.config import PRESET_MACS, ConfigError, NpuConfig, part_of
+from cores.config import ALL_PRESET_MACS, PRESET_MACS, ConfigError, NpuConfig, part_of
 
 
 @pytest.mark.parametrize(("fields", "message"), [
@@ -220,16 +220,21 @@ def test_part_of():
         part_of(NpuConfig.preset(16, gather=1, winograd=1), str, parts)
 
 
-@pytest.mark.parametrize("macs", [64, 128, 256, 512, 1024])
+@pytest.mark.parametrize("macs", ALL_PRESET_MACS)
 def test_presets_for_dense_networks_have_their_macs_in_lanes_that_do_not_choose_from_all(macs: int):
-    dense, sparse = NpuConfig.preset(macs, "dense"), NpuConfig.preset(macs)
-    assert dense.macs == sparse.macs == macs
+    dense = NpuConfig.preset(macs, "dense")
+    assert dense.macs == macs
     assert dense.nnz_lanes * dense.select_fanin == dense.ic_lanes       # each lane has channels of its own
-    assert dense.select_fanin < sparse.select_fanin
+    if macs in PRESET_MACS:
+        sparse = NpuConfig.preset(macs)
+        # A lane that is alone has all channels.
+        assert (sparse == dense) if macs == 16 else dense.select_fanin < sparse.select_fanin
 
 
 def test_a_preset_is_for_something_that_there_is():
     with pytest.raises(ConfigError, match="for sparse or dense, not for 'quick'"):
         NpuConfig.preset(256, "quick")
-    with pytest.raises(ConfigError, match="one of 64, 128, 256, 512, 1024 for dense networks"):
-        NpuConfig.preset(16, "dense")
+    with pytest.raises(ConfigError, match="one of 16, .*, 4096 for dense networks"):
+        NpuConfig.preset(8, "dense")
+    with pytest.raises(ConfigError, match="--for dense has it"):
+        NpuConfig.preset(2048)

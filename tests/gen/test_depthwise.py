@@ -24,7 +24,7 @@ from tests.random_layers import random_graph
 
 #: Output lanes with taps of their own channel: one group of them, two, and a choice of channels beside.
 OWN = [
-    *(NpuConfig.preset(macs, "dense", depthwise=1) for macs in (64, 512, 1024)),
+    *(NpuConfig.preset(macs, "dense", depthwise=1) for macs in (64, 512, 1024, 4096)),
     NpuConfig.preset(512, depthwise=1),
     NpuConfig.preset(512, "dense", depthwise=1, input_depth=256, acc_depth=64, weight_depth=512, queue_depth=4),
 ]

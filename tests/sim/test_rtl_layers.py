@@ -25,11 +25,11 @@ CONFIGS = {
         hard_block_registers=0, input_depth=256, acc_depth=64, weight_depth=512, side_depth=512, queue_depth=4,
         outstanding_reads=4, outstanding_writes=2, address_width=32,
     ),
-    "1024": NpuConfig.preset(1024),
+    "1024": NpuConfig.preset(1024), "2048-dense": NpuConfig.preset(2048, "dense"),
 }
 
 
-@pytest.fixture(scope="module", params=with_full(CONFIGS, "64", "1024"))
+@pytest.fixture(scope="module", params=with_full(CONFIGS, "64", "1024", "2048-dense"))
 def machine(request):
     with RtlMachine(CONFIGS[request.param], seed=1) as machine:
         yield machine
