@@ -206,7 +206,8 @@ def _unquantised(model: Model, probed: Probed) -> dict[str, Reason]:
                 advice = ("its inputs are quantised each by itself, as they should be; put QuantizeLinear and "
                           "DequantizeLinear after it only where their ranges are alike" if node.op == "Concat" else
                           "put QuantizeLinear and DequantizeLinear after it")
-                found[node.name] = Reason(f"its result is not quantised, and {what}; {advice}", code="not-quantised")
+                found[node.name] = Reason(f"its result is not quantised, and {what}; {advice}", code="not-quantised",
+                                          reader=reader)
     return found
 
 

@@ -19,6 +19,7 @@ from gen.onnx.model import Model
 from gen.onnx.read import open_model
 from gen.onnx.runtime import OnnxruntimeError
 from gen.options import CompileOptions
+from gen.partition.advice import of_float_model
 from gen.partition.limits import require_bounded
 from gen.partition.partition import Partition, called, partition
 from gen.partition.settle import require_taken
@@ -164,6 +165,7 @@ def _of_model(path: Path, model: Model, config: NpuConfig, options: CompileOptio
     if host.allowed:
         cut_for = partial(partition, model, rebuild=host.rebuild, ranges=ranges, leave=host.leave)
         cut = cut_for(machine=machine, progress=progress)
+        cut = of_float_model(cut) if isinstance(source, Calibrated) else cut
         imported = cut.whole
     else:
         imported = import_model(model, machine)

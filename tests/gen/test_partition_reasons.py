@@ -10,7 +10,9 @@ from gen.onnx.machine import Machine
 from gen.onnx.read import read
 from gen.partition.partition import partition
 from tests.errors import is_about
+from tests.gen.float_models import FloatBuilder
 from tests.gen.qdq import Builder
+from tests.gen.test_never_refused import compiled, host
 
 
 @pytest.fixture
@@ -67,3 +69,15 @@ def test_functions_of_functions(builder: Builder, tmp_path: Path) -> None:
         is_about(reason, "needs-unit", unit="table")
         assert "--features table puts on the accelerator" in reason and "QuantizeLinear" not in reason, reason
     assert any(reason.fields.get("maker", "").startswith("erf") for reason in host.values())
+
+
+def test_what_helps_in_a_float_model(rng: np.random.Generator, tmp_path: Path) -> None:
+    """Nobody puts nodes into it: what is in the way is another node, or the end of the model."""
+    b = FloatBuilder(rng, ["n", 3, 8, 8])
+    length = b.node("Clip", b.node("ReduceL2", b.same_conv("x", 3, 4), axes=[1]), b.constant(np.float32(1e-6)))
+    found = host(compiled(b.model(b.node("Add", length, length), rank=4), tmp_path))
+    reason = ("its input is float, and made by node {}, which the processor has; what brings that node over brings "
+              "this one")
+    clip, add = (next(name for name in found if name.startswith(op)) for op in ("clip", "add"))
+    assert found[clip] == reason.format(next(name for name in found if name.startswith("reducel2")))
+    assert "QuantizeLinear" not in found[add]
