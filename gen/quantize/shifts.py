@@ -203,7 +203,8 @@ class _Shift:
         if maker.op_type != "PRelu" or bent or maker.input[1] not in self._constants:
             return None
         slopes, give = numpy_helper.to_array(self._constants[maker.input[1]]), self._giving(maker.input[0], bent=True)
-        per_channel = slopes.size == 1 or (slopes.ndim in (3, 4) and slopes.size == slopes.shape[-3])
+        # One with a single slope is in the layer in front of it.
+        per_channel = slopes.ndim in (3, 4) and slopes.size == slopes.shape[-3] > 1
         if give is None or not per_channel or slopes.max() > 1:
             return None
 

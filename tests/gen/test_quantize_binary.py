@@ -68,7 +68,7 @@ def test_as_pytorch_exports_them(form: str, rng: Rng, tmp_path: Path) -> None:
     assert [layer.node for layer in found.plan.layers] == ["stem", "y"]
     assert binary_layers(found, tmp_path / "q.onnx") == 2 and not found.remarks
     exact, rounded = (outputs_of(m, samples["x"]) for m in (found.reference, found.model))
-    assert 10 * np.log10((exact ** 2).sum() / ((exact - rounded) ** 2).sum()) > 15
+    assert 10 * np.log10((exact ** 2).sum() / ((exact - rounded) ** 2).sum()) > 10
     compared = compare(tmp_path / "q.onnx", samples).layers
     assert max(row.largest for row in compared) <= 1
     assert all(row.differing < 0.05 * row.values for row in compared)
