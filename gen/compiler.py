@@ -25,6 +25,7 @@ from gen.options import CompileOptions
 from gen.passes.align_parts import align_parts
 from gen.passes.prune import prune
 from gen.passes.space_parts import space_parts
+from gen.passes.split_multipliers import split_multipliers
 from gen.passes.streams import stream_layers
 from gen.program.assembler import encode_all
 from gen.program.ports import input_ports, output_ports
@@ -48,7 +49,7 @@ def prepare(graph: Graph, config: NpuConfig, options: CompileOptions,
     """The graph that a program for these options computes.
 
     It is pruned, and has narrow Winograd layers and layers of streams, if asked for; its parts lie on blocks of
-    channels, groups of channels share blocks evenly, and long strides are several.
+    channels, groups of channels share blocks evenly, and long strides and multipliers of channels are several layers.
 
     ``samples``: model inputs (N, ...) to which the shifts of such layers are fitted. Raises GraphError for a graph that
     breaks the IR's rules, UnfitError for what the machine cannot compute of it, CompileError for a machine that cannot
@@ -57,6 +58,8 @@ def prepare(graph: Graph, config: NpuConfig, options: CompileOptions,
     verify(graph)
     if options.density is not None:
         graph = prune(graph, config, options.density)
+    if config.depthwise and options.depthwise == "auto":
+        graph = split_multipliers(graph, config.ic_lanes)
     graph = arrange_groups(align_parts(space_parts(graph, config.ic_lanes), config.ic_lanes), config)
     graph = turn_matrices(split_strides(graph, config), config)
     if options.winograd == "exact" and config.winograd != 2:

@@ -6,7 +6,7 @@ import numpy as np
 
 from gen.ir.tensor import Tensor
 
-__all__ = ["ByChannel", "Present", "origin", "wholes", "without_gaps"]
+__all__ = ["ByChannel", "Present", "origin", "related", "wholes", "without_gaps"]
 
 
 def wholes(tensors: Mapping[str, Tensor], name: str) -> Iterator[str]:
@@ -22,6 +22,11 @@ def origin(tensors: Mapping[str, Tensor], name: str) -> tuple[str, range]:
     while part := tensors[name].part:
         name, first = part.whole, first + part.first
     return name, range(first, first + channels)
+
+
+def related(tensors: Mapping[str, Tensor]) -> set[str]:
+    """Those that are part of another, or have parts."""
+    return {name for tensor in tensors.values() if tensor.part for name in (tensor.name, tensor.part.whole)}
 
 
 def without_gaps(tensor: Tensor, array: np.ndarray, axis: int = -3) -> np.ndarray:

@@ -13,7 +13,7 @@ import numpy as np
 
 from cores.config import NpuConfig
 from gen.ir.graph import Conv, Graph
-from gen.ir.parts import origin
+from gen.ir.parts import related
 from gen.ir.queries import count_readers, used_tensors
 from gen.mapping.pack import slices_of, steps_of
 
@@ -28,13 +28,12 @@ def arrange_groups(graph: Graph, config: NpuConfig) -> Graph:
         return graph
     readers, makers = count_readers(graph), {layer.output: layer for layer in graph.of(Conv)}
     outside = {tensor for tensor, _ in (*graph.inputs.values(), *graph.outputs.values())}
-    apart = {name for name in graph.tensors if graph.tensors[name].part is None} - {
-        origin(graph.tensors, name)[0] for name, tensor in graph.tensors.items() if tensor.part}
+    outside |= related(graph.tensors)
     changed: dict[str, Conv] = {}
     tensors = dict(graph.tensors)
     for layer in graph.of(Conv):
         name, maker = layer.input, makers.get(layer.input)
-        if layer.groups == 1 or not layer.is_exact or maker is None or name in outside or name not in apart:
+        if layer.groups == 1 or not layer.is_exact or maker is None or name in outside:
             continue
         if maker.depthwise or maker.groups > 1 or not maker.is_exact or maker.others or readers[name] > 1:
             continue

@@ -12,13 +12,11 @@ from functools import cached_property
 
 import numpy as np
 
-from gen.ir.epilogue.base import StoreOp
-from gen.ir.epilogue.second_stage import SecondStage, WithOperand
-from gen.ir.epilogue.table import Table
+from gen.ir.channel_places import spaced, spaced_operation, spaced_stage
 from gen.ir.graph import Conv, Graph, Layer, Pool
 from gen.ir.parts import origin
 from gen.ir.queries import used_tensors
-from gen.ir.tensor import Part, Requantize, Tensor
+from gen.ir.tensor import Part, Tensor
 
 __all__ = ["space_parts"]
 
@@ -171,42 +169,16 @@ class _Spacing:
             return layer
         layer = replace(layer, input=names.get(layer.input, layer.input))
         if isinstance(layer, Conv):
-            weights = layer.weights if target is None else _spaced(layer.weights, target, 0)
+            weights = layer.weights if target is None else spaced(layer.weights, target, 0)
             if source is not None and not layer.depthwise:
-                weights = _spaced(weights, source, 1)
+                weights = spaced(weights, source, 1)
             layer = replace(layer, weights=weights, counted=layer.products)
         if target is None:
             return layer
         count = int(target[-1]) + 1
-        return replace(layer, output=names[layer.output], requantize=_spaced_stage(layer.requantize, target, count),
-                       epilogue=tuple(_spaced_operation(op, names, count) for op in layer.epilogue))
-
-
-def _spaced_operation(op: StoreOp, names: Mapping[str, str], count: int) -> StoreOp:
-    """An operation on ``count`` channels, with tensors of these ``names``."""
-    if isinstance(op, WithOperand):
-        op = replace(op, other=names.get(op.other, op.other))
-    if isinstance(op, SecondStage | Table):
-        op = replace(op, middle=replace(op.middle, shape=(count, *op.middle.shape[1:])))
-    return op
+        return replace(layer, output=names[layer.output], requantize=spaced_stage(layer.requantize, target, count),
+                       epilogue=tuple(spaced_operation(op, names, count) for op in layer.epilogue))
 
 
 def _apart(place: np.ndarray) -> bool:
     return bool((np.diff(place) != 1).any())
-
-
-def _spaced(array: np.ndarray, place: np.ndarray, axis: int) -> np.ndarray:
-    """``array`` with zeros between what is at ``place`` of an axis."""
-    shape = list(array.shape)
-    shape[axis] = int(place[-1]) + 1
-    result = np.zeros(shape, array.dtype)
-    result[(slice(None),) * axis + (place,)] = array
-    return result
-
-
-def _spaced_stage(stage: Requantize, place: np.ndarray, count: int) -> Requantize:
-    """A stage that has channels of its zero point between its own."""
-    shift = np.full(count, stage.shift[0])
-    shift[place] = stage.shift
-    return replace(stage, bias=_spaced(stage.bias, place, 0), multiplier=_spaced(stage.multiplier, place, 0),
-                   shift=shift)

@@ -9,7 +9,7 @@ from cores.arch.instruction import Instruction
 from cores.arch.isa import Opcode, WordForm
 from cores.config import NpuConfig
 from gen.ir.errors import GraphError
-from gen.ir.graph import Conv, Graph, output_size
+from gen.ir.graph import Conv, Graph, Pool, output_size
 from gen.ir.tensor import Part, Requantize, Tensor
 from gen.ir.verify import verify
 from gen.mapping.arrange_groups import arrange_groups
@@ -18,6 +18,7 @@ from gen.mapping.grouped import GroupedMapping
 from gen.mapping.plain import PlainMapping
 from gen.onnx.handlers.conv import ungrouped
 from gen.options import CompileOptions
+from gen.passes.split_multipliers import split_multipliers
 from gen.program.program import Program
 from sim.cycles import estimate
 from tests.compiled import compile_kept, golden_tensors
@@ -227,3 +228,48 @@ def test_channels_stay_that_others_know(rng: Rng) -> None:
                     inputs={"input": ("v", ())}), grouped_graph(rng, 8, 8, 8)):
         verify(other)
         assert arrange_groups(other, config) is other
+
+
+# -- multipliers of channels -----------------------------------------------------------------------------------------
+
+
+def multiplied_graph(rng: Rng, channels: int, many: int, *, stride: int = 1, kernel: tuple[int, int] = (3, 3)) -> Graph:
+    """A layer with so many outputs of each channel, and a 1x1 layer after it."""
+    graph = grouped_graph(rng, channels, 1, many, size=(16, 16), stride=(stride, stride), kernel=kernel)
+    made = graph.tensors["y"].shape
+    stage = Requantize(rng.integers(-999, 999, 20), np.full(20, 60_000), np.full(20, 26), 1, -100, 127)
+    last = Conv("last", "y", "z", weights=rng.integers(-120, 121, (20, made[0], 1, 1)).astype(np.int16),
+                requantize=stage)
+    return replace(graph, tensors={**graph.tensors, "z": Tensor("z", (20, *made[1:]), 1.0, 1)},
+                   layers=(*graph.layers, last), outputs={"output": ("z", ())})
+
+
+@pytest.mark.parametrize("channels, many, kernel", [(32, 2, (3, 3)), (20, 3, (3, 3)), (5, 2, (5, 3)), (16, 4, (1, 3))])
+def test_multipliers(channels: int, many: int, kernel: tuple[int, int], rng: Rng, seed: int) -> None:
+    """As many depthwise layers in windows, whose results are where the next layer has weights for them."""
+    graph = multiplied_graph(rng, channels, many, kernel=kernel)
+    values, taps = random_inputs(graph, seed), kernel[0] * kernel[1]
+    for config in (CONFIGS["256"], NpuConfig.preset(64, "dense", depthwise=1)):
+        program, split = compile_kept(graph, config)
+        assert [layer.mode for layer in program.layers[:-1]] == ["window"] * many
+        pixels = int(np.prod(graph.tensors["z"].shape[1:]))
+        assert sum(layer.macs for layer in program.layers) == channels * many * (taps + 20) * pixels
+        check_in_every_order(program, split, seed)
+        np.testing.assert_array_equal(golden_tensors(graph, values)["z"], golden_tensors(split, values)["z"])
+
+
+def test_multipliers_that_stay(rng: Rng) -> None:
+    """With a stride, of a result that is an output or one that is pooled, with weights for other channels."""
+    graph = multiplied_graph(rng, 16, 2)
+    layer, last = graph.layers
+    assert isinstance(layer, Conv) and split_multipliers(graph, 16) is not graph
+    pool = Pool("pool", "y", "p", maximum=True, requantize=replace(
+        layer.requantize, bias=layer.requantize.bias * 0))
+    for other in (
+            multiplied_graph(rng, 16, 2, stride=2), replace(graph, outputs={**graph.outputs, "also": ("y", ())}),
+            replace(graph, layers=(layer, pool, last),
+                    tensors={**graph.tensors, "p": replace(graph.tensors["y"], name="p")}),
+            replace(graph, layers=(replace(layer, weights=np.roll(layer.weights, 1, axis=1)), last))):
+        verify(other)
+        assert split_multipliers(other, 16) is other
+    assert len(compile_kept(graph, CONFIGS["plain"])[1].layers) == 2
