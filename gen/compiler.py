@@ -15,6 +15,7 @@ from gen.lowering.placed import PlacedGraph, require_room
 from gen.lowering.steps import MappedGraph
 from gen.lowering.verify import verify_mapped, verify_placed
 from gen.mapping.arrange_groups import arrange_groups
+from gen.mapping.dilated import zeros_between_taps
 from gen.mapping.registry import map_graph
 from gen.mapping.strides import split_strides
 from gen.mapping.turn import turn_matrices
@@ -32,7 +33,7 @@ from gen.program.ports import input_ports, output_ports
 from gen.program.program import LayerInfo, Program
 
 __all__ = ["Lowered", "MappedGraph", "compile_graph", "generate", "lowered", "map_graph", "prepare",
-           "require_room"]
+           "require_room", "zeros_between_taps"]
 
 
 @dataclass(frozen=True, eq=False)

@@ -225,6 +225,7 @@ def run(arguments: argparse.Namespace) -> None:
         say_work(work)
     say_missing(application, missing, chosen_board(arguments).name)
     say(application.remarks)
+    say(filter(None, (workload.multiplied_zeros for workload in application.workloads)))
     say_exact(arguments, application)
     check = None
     if arguments.check:

@@ -6,7 +6,7 @@ COMPUTE begins at the first of them, so that is for taps that are a multiple of 
 zeros are multiplied. A tile's input is that of the whole kernel, and so is all that tiling reckons with but the steps.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cached_property, reduce
 from math import gcd
@@ -18,15 +18,17 @@ from cores.config import NpuConfig
 from gen.ir.graph import Conv
 from gen.ir.tensor import Tensor
 from gen.lowering.buffer_allocation import Chunk
-from gen.lowering.mapped import ComputedTile
+from gen.lowering.mapped import ComputedTile, MappedLayer
 from gen.mapping.base import LayerContext
 from gen.mapping.pack import pack, slices_of
 from gen.mapping.plain import ConvMapping
 from gen.tiling.geometry import Geometry, SpatialTile
 from gen.tiling.weights import PackedWeights, ReductionSlice, TileSlices
 
-__all__ = ["DilatedGeometry", "DilatedMapping"]
+__all__ = ["DilatedGeometry", "DilatedMapping", "zeros_between_taps"]
 
+#: Layers that a line names at most.
+_NAMED = 3
 _MAX_ROW_PITCH = largest_field(Opcode.COMPUTE_SET, "buf_row_pitch")
 
 
@@ -108,6 +110,24 @@ class DilatedMapping(ConvMapping):
         tile.emit(Opcode.COMPUTE, after, buf_base=base + row * tile.spatial.row_pitch + column // self.config.banks,
                   blocks=reduction.blocks, groups=reduction.groups, kind=reduction.kind, first=int(first))
         tile.load_weights(reduction, ahead)
+
+
+def zeros_between_taps(layers: Iterable[MappedLayer]) -> str:
+    """For people: of layers that multiply columns of zeros between the taps of their kernels, "" where none does."""
+    found = []
+    for mapped in layers:
+        layer = mapped.layer
+        if not isinstance(layer, Conv) or isinstance(mapped, DilatedMapping) and len(mapped.parts) > 1:
+            continue
+        apart = _distance(np.flatnonzero(layer.weights.any(axis=(0, 1, 2))), layer.weights.shape[3])
+        if apart > 1:
+            found.append((layer.name, mapped.config.banks * layer.stride[1]))
+    if not found:
+        return ""
+    more = f" and {len(found) - _NAMED} more" if len(found) > _NAMED else ""
+    return (f"columns of zeros are multiplied, too, in layer {', '.join(name for name, _ in found[:_NAMED])}{more}, "
+            f"whose kernels are dilated; where columns are a multiple of {found[0][1]} apart the machine leaves them "
+            "out")
 
 
 def _distance(places: np.ndarray, count: int) -> int:

@@ -113,11 +113,20 @@ class Program:
         if place is None:
             return False
         # Inputs are written before all layers' outputs, in order.
-        for layer in reversed(self.layers):
-            written = self.tensors.get(layer.output)
-            if written is not None and place.overlaps(written, self.config.ic_lanes):
-                return (written.whole or layer.output) == (place.whole or tensor)
-        return True
+        names, first, end = self._outputs
+        over = np.flatnonzero((place.offset < end) & (first < place.offset + place.beats(self.config.ic_lanes)))
+        if not over.size:
+            return True
+        name = names[over[-1]]
+        return (self.tensors[name].whole or name) == (place.whole or tensor)
+
+    @cached_property
+    def _outputs(self) -> tuple[list[str], np.ndarray, np.ndarray]:
+        """Of layers, in order: those in memory, their first beats, and the beats after their last ones."""
+        names = [layer.output for layer in self.layers if layer.output in self.tensors]
+        places = [self.tensors[name] for name in names]
+        first = np.array([place.offset for place in places], np.int64)
+        return names, first, first + [place.beats(self.config.ic_lanes) for place in places]
 
     # -- data region ---------------------------------------------------------------------------------------------
 

@@ -1,12 +1,14 @@
 """QuantizeLinear and DequantizeLinear where a plan has them, by `onnxruntime.quantization`."""
 
-from collections.abc import Mapping
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping
 
 import numpy as np
 import onnx
-from onnx import helper, numpy_helper
+from onnx import NodeProto, helper, numpy_helper
 from onnxruntime.quantization import QuantType
 from onnxruntime.quantization.calibrate import TensorData
+from onnxruntime.quantization.onnx_model import ONNXModel
 from onnxruntime.quantization.qdq_quantizer import QDQQuantizer
 from onnxruntime.quantization.quant_utils import add_infer_metadata
 
@@ -42,6 +44,7 @@ def insert(model: onnx.ModelProto, plan: Plan, ranges: Mapping[str, tuple[float,
         activation_qType=QuantType.QInt8, tensors_range=data, nodes_to_quantize=[], nodes_to_exclude=[],
         op_types_to_quantize=[], extra_options={
             "ActivationSymmetric": options.symmetric, "TensorQuantOverrides": overrides})
+    _Readers(quantizer.model).install()
     for name in plan.tensors:
         quantizer.quantize_activation_tensor(name)
     for name, (source, node) in plan.like.items():
@@ -62,6 +65,43 @@ def insert(model: onnx.ModelProto, plan: Plan, ranges: Mapping[str, tuple[float,
     quantized.graph.output.extend(outputs)
     _give_zero_a_sign(quantized)
     return quantized
+
+
+class _Readers:
+    """Which nodes read a value, for a model that onnxruntime's quantiser changes: it goes through all nodes for each
+    value, which takes longer the more there are of both.
+    """
+
+    def __init__(self, model: ONNXModel) -> None:
+        self._model, self._add_node = model, model.add_node
+        #: All that read a value, perhaps with some that did.
+        self._nodes: dict[str, list[NodeProto]] = defaultdict(list)
+        self._note(model.graph().node)
+
+    def install(self) -> None:
+        for method in (self.add_node, self.replace_input_of_all_nodes, self.replace_input_of_nodes):
+            setattr(self._model, method.__name__, method)
+
+    def add_node(self, node: NodeProto) -> None:
+        """Of the model, which calls it for each of several, too."""
+        self._add_node(node)
+        self._note(self._model.graph().node[-1:])       # a copy
+
+    def replace_input_of_all_nodes(self, old: str, new: str) -> None:
+        self._replace(self._nodes.pop(old, []), old, new)
+
+    def replace_input_of_nodes(self, old: str, new: str, names: Collection[str]) -> None:
+        self._replace([node for node in self._nodes[old] if node.name in names], old, new)
+
+    def _replace(self, nodes: list[NodeProto], old: str, new: str) -> None:
+        for node in nodes:
+            ONNXModel.replace_node_input(node, old, new)
+        self._nodes[new] += nodes
+
+    def _note(self, nodes: Iterable[NodeProto]) -> None:
+        for node in nodes:
+            for name in node.input:
+                self._nodes[name].append(node)
 
 
 def _give_zero_a_sign(model: onnx.ModelProto) -> None:

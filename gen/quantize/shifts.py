@@ -32,7 +32,7 @@ def move_shifts(model: onnx.ModelProto) -> onnx.ModelProto:
     """
     moved = True
     while moved:
-        moved = any(_Shift(model, node).move() for node in model.graph.node if node.op_type == "Add")
+        moved = any(_Shift(model, node).move() for node in _sums_with_constants(model))
     return drop_unused(model)
 
 
@@ -43,7 +43,7 @@ def fold_shifts(model: onnx.ModelProto) -> onnx.ModelProto:
     An x that is PRelu(v), with slopes s of 1 at most, becomes ``v + Relu((s - 1) * v)`` for that, with c in v.
     """
     model = drop_unused(model)
-    while any(_Shift(model, node).fold() for node in model.graph.node if node.op_type == "Add"):
+    while any(_Shift(model, node).fold() for node in _sums_with_constants(model)):
         model = drop_unused(model)
     return model
 
@@ -52,6 +52,11 @@ def _reaches_beyond(node: NodeProto) -> bool:
     """Whether windows may be padded."""
     return any((a.name == "auto_pad" and a.s not in (b"NOTSET", b"VALID")) or (a.name == "ceil_mode" and a.i)
                or (a.name == "pads" and any(a.ints)) for a in node.attribute)
+
+
+def _sums_with_constants(model: onnx.ModelProto) -> list[NodeProto]:
+    constants = {tensor.name for tensor in model.graph.initializer}
+    return [node for node in model.graph.node if node.op_type == "Add" and not constants.isdisjoint(node.input)]
 
 
 class _Shift:

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from cores.config import NpuConfig
-from gen.compiler import MappedGraph, generate, map_graph, prepare, require_room
+from gen.compiler import MappedGraph, generate, map_graph, prepare, require_room, zeros_between_taps
 from gen.files.read import is_zip
 from gen.ir.errors import UnfitError
 from gen.ir.graph import Graph
@@ -61,6 +61,11 @@ class Workload:
     def mapped(self) -> MappedGraph:
         """The graph as the machine computes it. Raises UnfitError for layers that it cannot."""
         return map_graph(self.graph, self.config, self.options)
+
+    @property
+    def multiplied_zeros(self) -> str:
+        """For people: layers with columns of zeros that the machine multiplies, too; "" without any."""
+        return zeros_between_taps(layer for step in self.mapped.steps for layer in step.layers)
 
     @cached_property
     def program(self) -> Program:

@@ -9,8 +9,9 @@ from cores.config import NpuConfig
 from gen.ir.graph import Conv, Graph
 from gen.ir.tensor import Requantize, Tensor
 from gen.mapping.base import Mapping, MappingContext
-from gen.mapping.dilated import DilatedMapping
+from gen.mapping.dilated import DilatedMapping, zeros_between_taps
 from gen.mapping.plain import PlainMapping
+from gen.mapping.registry import map_graph
 from gen.options import CompileOptions
 from sim.cycles import estimate
 from tests.compiled import compile_kept
@@ -65,3 +66,16 @@ def test_values(config: str, apart: tuple[int, int], stride: tuple[int, int], rn
         if found is not None and not depthwise:
             assert found.cost < plain.cost and program.layers[0].mode == "dilated"
             assert estimate(CONFIGS[config], program.code).cycles == pytest.approx(found.plan.cycles, rel=0.2)
+
+
+@pytest.mark.parametrize(("apart", "stride", "said"), [(2, 1, False), (3, 1, True), (1, 1, False), (2, 2, True),
+                                                       (4, 2, False)])
+def test_zeros_that_are_multiplied(apart: int, stride: int, said: bool, rng: Rng) -> None:
+    """What a machine of two banks cannot leave out is said, and what it could."""
+    config = NpuConfig.preset(64)
+    graph = dilated_graph(rng, (2, apart), stride=(1, stride), channels=(64, 64), size=(24, 40))
+    mapped = map_graph(graph, config, CompileOptions())
+    line = zeros_between_taps(layer for step in mapped.steps for layer in step.layers)
+    assert config.banks == 2
+    assert line == ("columns of zeros are multiplied, too, in layer layer, whose kernels are dilated; where columns "
+                    f"are a multiple of {2 * stride} apart the machine leaves them out") * said

@@ -1,5 +1,6 @@
 """Float models quantised: what is quantised where, and that the result is taken by the machine."""
 
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -22,7 +23,7 @@ from gen.quantize.quantize import quantize
 from gen.quantize.report import measure
 from tests.epilogues import operation
 from tests.errors import raises
-from tests.gen.float_models import FloatBuilder, residual_network
+from tests.gen.float_models import FloatBuilder, residual_network, yolo_network
 from tests.gen.quantizing import outputs_of, quantized
 
 Rng = np.random.Generator
@@ -243,3 +244,13 @@ def test_activations_that_are_not_finite(rng: Rng):
     y = b.node("Conv", b.same_conv("x", 3, 4, name="first"), b.constant(np.full((2, 4, 1, 1), 3e38)), name="second")
     with raises(QuantizeError, "not-finite", node="second"):
         quantize(b.model(y), {"x": 1e3 * np.ones((1, 3, 4, 4), np.float32)})
+
+
+@pytest.mark.parametrize("make", [residual_network, yolo_network])
+def test_who_reads_a_value(make: Callable[[Rng], onnx.ModelProto], rng: Rng, monkeypatch: pytest.MonkeyPatch) -> None:
+    """onnxruntime's quantiser makes the same model when it need not look for that."""
+    model = make(rng)
+    x = rng.normal(size=(2, 3, *(dim.dim_value for dim in model.graph.input[0].type.tensor_type.shape.dim[2:])))
+    found = quantized(model, x.astype(np.float32)).model
+    monkeypatch.setattr("gen.quantize.insert._Readers.install", lambda self: None)
+    assert found.SerializeToString() == quantized(model, x.astype(np.float32)).model.SerializeToString()
