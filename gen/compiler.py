@@ -17,6 +17,7 @@ from gen.lowering.verify import verify_mapped, verify_placed
 from gen.mapping.arrange_groups import arrange_groups
 from gen.mapping.dilated import zeros_between_taps
 from gen.mapping.registry import map_graph
+from gen.mapping.space_parts import space_parts
 from gen.mapping.strides import split_strides
 from gen.mapping.turn import turn_matrices
 from gen.mapping.winograd.choice import choose_narrow
@@ -25,7 +26,6 @@ from gen.mapping.winograd.narrow import narrow_graph
 from gen.options import CompileOptions
 from gen.passes.align_parts import align_parts
 from gen.passes.prune import prune
-from gen.passes.space_parts import space_parts
 from gen.passes.split_multipliers import split_multipliers
 from gen.passes.streams import stream_layers
 from gen.program.assembler import encode_all
@@ -61,7 +61,7 @@ def prepare(graph: Graph, config: NpuConfig, options: CompileOptions,
         graph = prune(graph, config, options.density)
     if config.depthwise and options.depthwise == "auto":
         graph = split_multipliers(graph, config.ic_lanes)
-    graph = arrange_groups(align_parts(space_parts(graph, config.ic_lanes), config.ic_lanes), config)
+    graph = arrange_groups(align_parts(space_parts(graph, config), config.ic_lanes), config)
     graph = turn_matrices(split_strides(graph, config), config)
     if options.winograd == "exact" and config.winograd != 2:
         raise CompileError(f"model {graph.name}: exact Winograd layers need a machine with winograd=2 "

@@ -20,11 +20,11 @@ from gen.ir.verify import verify
 from gen.lowering.placed import PlacedGraph, in_memory
 from gen.lowering.verify import StageError, verify_mapped, verify_placed
 from gen.mapping.registry import map_graph
+from gen.mapping.space_parts import space_parts
 from gen.memory.region import Lifetime
 from gen.options import CompileOptions
 from gen.passes import remove_dead, run_passes
 from gen.passes.align_parts import align_parts
-from gen.passes.space_parts import space_parts
 from gen.program.file import load_program, save_program
 from gen.program.program import ProgramError
 from tests.compiled import compile_kept
@@ -139,8 +139,9 @@ def test_spaced_parts_change_no_value(rng: Rng, seed: int) -> None:
     spaced = 0
     for number in range(40):
         graph = random_parts(seed + number)
-        for tn in (4, 8, 16):
-            apart = space_parts(graph, tn)
+        for config in (*CONFIGS, NpuConfig.preset(256)):
+            tn = config.ic_lanes
+            apart = space_parts(graph, config)
             verify(apart)
             same_outputs(graph, apart, rng)
             same_outputs(graph, align_parts(apart, tn), rng)
@@ -151,7 +152,7 @@ def test_spaced_parts_change_no_value(rng: Rng, seed: int) -> None:
 def test_spaced_parts(rng: Rng) -> None:
     """The whole has channels between its parts, of which the layer after it knows nothing, and no layer is added."""
     graph = side_by_side(rng, 5, 12, 3)
-    apart = space_parts(graph, 8)
+    apart = space_parts(graph, CONFIGS[1])
     assert align_parts(apart, 8) is apart and len(apart.layers) == len(graph.layers)
     whole = apart.tensors[apart.layers[-1].input]
     assert (whole.shape[0], whole.gaps, whole.onnx_name) == (27, (range(5, 8), range(20, 24)), "")
@@ -174,7 +175,18 @@ def test_parts_that_cannot_be_spaced(rng: Rng) -> None:
                     tensors={**graph.tensors, "t6": replace(graph.tensors["t4"], name="t6")})
     for other in (replace(graph, outputs={**graph.outputs, "whole": ("t4", ())}), few, moved):
         verify(other)
-        assert space_parts(other, 8) is other
+        assert space_parts(other, CONFIGS[1]) is other
+
+
+def test_parts_are_spaced_where_that_is_faster(rng: Rng) -> None:
+    """A wide layer that reads them takes more steps for it with lanes that have a choice of two channels."""
+    graph = side_by_side(rng, 24, 24)
+    last = replace(graph.layers[-1], weights=rng.integers(-9, 9, (256, 48, 1, 1)).astype(np.int16), epilogue=(),
+                   requantize=same_stage(256))
+    graph = replace(with_tensor(graph, "t4", shape=(256, 5, 6)), layers=(*graph.layers[:-1], last))
+    verify(graph)
+    assert space_parts(graph, NpuConfig.preset(256, "dense")) is graph
+    assert space_parts(graph, NpuConfig.preset(256)) is not graph
 
 
 def same_stage(channels: int) -> Requantize:

@@ -6,38 +6,88 @@ make them have weights of zero for the channels between, and so have those that 
 apart, and sums, have the same places in what they read and make.
 """
 
+from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
+from math import prod
 
 import numpy as np
 
+from cores.config import NpuConfig
 from gen.ir.channel_places import spaced, spaced_operation, spaced_stage
 from gen.ir.graph import Conv, Graph, Layer, Pool
 from gen.ir.parts import origin
 from gen.ir.queries import used_tensors
 from gen.ir.tensor import Part, Tensor
+from gen.mapping.pack import slices_of, steps_of
 
 __all__ = ["space_parts"]
 
 #: Blocks of a tensor for one that it had, at most.
 _MOST = 2
+#: Cycles of the store engine for a pixel of a block: of what is moved, and of what is added to that.
+_MOVED, _ADDED = 1, 3
 
 
-def space_parts(graph: Graph, tn: int) -> Graph:
-    """The same graph with tensors whose parts begin at multiples of ``tn`` channels, where that can be."""
-    if not any(tensor.part and tensor.part.first % tn for tensor in graph.tensors.values()):
+def space_parts(graph: Graph, config: NpuConfig) -> Graph:
+    """The same graph with tensors whose parts begin at a machine's blocks, where that can be and takes less time than
+    to put them together.
+    """
+    if not any(tensor.part and tensor.part.first % config.ic_lanes for tensor in graph.tensors.values()):
         return graph
-    spacing = _Spacing(graph, tn)
-    return spacing.graph if spacing.changed else graph
+    spacing = _Spacing(graph, config)
+    return spacing.graph() if spacing.places else graph
 
 
 @dataclass(eq=False)
 class _Spacing:
-    """Places of channels. A *root* is a tensor that is part of no other."""
+    """``places``: of each root that is spaced where its channels are. A *root* is a tensor that is part of no other."""
 
     old: Graph
-    tn: int
+    config: NpuConfig
+    places: dict[str, np.ndarray] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.places = self._possible()
+        gains: dict[str, float] = defaultdict(float)     # of roots with the same places
+        for root in self.places:
+            gains[self._groups[root]] += self._moves(root)
+        for layer in self.old.layers:
+            for root in {self._origins[name][0] for name in (layer.output, *layer.reads)} & self.places.keys():
+                gains[self._groups[root]] -= self._slower(layer)
+        self.places = {root: place for root, place in self.places.items() if gains[self._groups[root]] > 0}
+
+    @property
+    def _tn(self) -> int:
+        return self.config.ic_lanes
+
+    def _moves(self, root: str) -> float:
+        """Cycles to put together the parts of a root as it is (`gen.passes.align_parts`)."""
+        made = {layer.output for layer in self.old.layers}
+        cycles, end, sharing = 0, 0, 0
+        pixels = prod(self.old.tensors[root].shape[1:])
+        for name, (whole, channels) in sorted(self._origins.items(), key=lambda item: item[1][1].start):
+            if whole != root or self.old.tensors[name].part is None:
+                continue
+            blocks = -(-channels.stop // self._tn) - channels.start // self._tn
+            if name in made:
+                sharing = sharing + 1 if channels.start // self._tn < end else 0
+                end = -(-channels.stop // self._tn)
+                cycles += blocks * (sharing and _MOVED + _ADDED)
+            elif channels.start % self._tn:
+                cycles += blocks * _MOVED
+        return float(cycles * pixels)
+
+    def _slower(self, layer: Layer) -> float:
+        """Cycles that a layer takes more with channels between those that it has."""
+        spaced_layer = self._layer(layer, {})
+        pixels = prod(self.old.tensors[layer.output].shape[1:])
+        if isinstance(layer, Conv) and isinstance(spaced_layer, Conv) and not layer.depthwise:
+            before, after = (steps_of(slices_of(form, self.config)) for form in (layer, spaced_layer))
+            return (after - before) * prod(layer.kernel) * pixels / self.config.pixel_lanes
+        counts = [len(form.requantize.bias) for form in (spaced_layer, layer)]
+        return float(pixels * (-(-counts[0] // self._tn) + counts[1] // -self._tn))
 
     @cached_property
     def _origins(self) -> Mapping[str, tuple[str, range]]:
@@ -86,9 +136,8 @@ class _Spacing:
                         grown |= bool(wanted)
         return starts
 
-    @cached_property
-    def _places(self) -> Mapping[str, np.ndarray]:
-        """Of each root that is spaced where its channels are."""
+    def _possible(self) -> dict[str, np.ndarray]:
+        """Of each root that can be spaced where its channels are."""
         places: dict[str, np.ndarray] = {}
         refused = set()
         for root, starts in self._starts.items():
@@ -96,11 +145,11 @@ class _Spacing:
             place, at = np.empty(count, np.int64), 0
             bounds = [*sorted(starts), count]
             for first, end in zip(bounds, bounds[1:], strict=False):
-                at = -(-at // self.tn) * self.tn
+                at = -(-at // self._tn) * self._tn
                 place[first:end] = at + np.arange(end - first)
                 at += end - first
             places[root] = place
-            if -(-at // self.tn) > _MOST * -(-count // self.tn):
+            if -(-at // self._tn) > _MOST * -(-count // self._tn):
                 refused.add(group)
         moved = {name for name, (root, channels) in self._origins.items() if _apart(places[root][channels])}
         refused |= {self._groups[self._origins[name][0]] for name in self._fixed(moved)}
@@ -117,19 +166,14 @@ class _Spacing:
                 continue
             yield from (name for name in (layer.output, *layer.reads) if name in moved)
 
-    @property
-    def changed(self) -> bool:
-        return bool(self._places)
-
     def _inside(self, name: str) -> np.ndarray | None:
         """Where a tensor's channels are in it; None if they are neighbours."""
         root, channels = self._origins[name]
-        if root not in self._places:
+        if root not in self.places:
             return None
-        place = self._places[root][channels]
+        place = self.places[root][channels]
         return place - place[0] if _apart(place) else None
 
-    @cached_property
     def graph(self) -> Graph:
         """The graph with all that is spaced."""
         names: dict[str, str] = {}
@@ -153,7 +197,7 @@ class _Spacing:
         inside, part = self._inside(name), tensor.part
         if part is not None:
             (root, channels), (_, of_whole) = self._origins[name], self._origins[part.whole]
-            place = self._places.get(root)
+            place = self.places.get(root)
             first = part.first if place is None else int(place[channels.start] - place[of_whole.start])
             part = Part(names.get(part.whole, part.whole), first)
         if inside is None:
@@ -176,7 +220,8 @@ class _Spacing:
         if target is None:
             return layer
         count = int(target[-1]) + 1
-        return replace(layer, output=names[layer.output], requantize=spaced_stage(layer.requantize, target, count),
+        return replace(layer, output=names.get(layer.output, layer.output),
+                       requantize=spaced_stage(layer.requantize, target, count),
                        epilogue=tuple(spaced_operation(op, names, count) for op in layer.epilogue))
 
 
