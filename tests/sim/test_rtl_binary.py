@@ -3,6 +3,7 @@
 from itertools import product
 
 import numpy as np
+import onnx
 import pytest
 
 from cores.arch.instruction import Instruction
@@ -13,10 +14,12 @@ from gen.bench.layers import measure_graph
 from gen.ir.reference import host_output
 from gen.ir.reference import run as run_reference
 from gen.onnx.importer import load
+from gen.quantize.quantize import quantize
 from sim.cycles import estimate
 from sim.rtl import Bus, RtlMachine, run_program
 from tests.compiled import compile_kept
 from tests.gen.test_binary_pairs import pair_graph, pair_loads
+from tests.gen.test_quantize_shifts import reactnet
 from tests.random_binary import random_binary_graph
 from tests.selection import with_full
 
@@ -107,6 +110,17 @@ def test_time_of_switching(machine, rng, kinds):
     result, timing = run_program(machine, code, image, write_start=512), estimate(config, code)
     np.testing.assert_array_equal(timing.counts[1].sum(axis=1), result.trace.counts[1].sum(axis=1))
     assert timing.cycles == result.counters["cycles"]
+
+
+def test_block_of_reactnet(machine, rng, seed, tmp_path):
+    """A bias between sums, signs of a stored tensor, and an RPReLU: every value of every tensor."""
+    model = reactnet(rng, 1)
+    made = quantize(model, {"x": rng.normal(size=(8, 3, 8, 8)).astype(np.float32)}).model
+    onnx.save(made, tmp_path / "q.onnx")
+    graph = load(tmp_path / "q.onnx")
+    program, _ = compile_kept(graph, machine.config)
+    assert [layer.mode for layer in program.layers].count("binary") == 1 and len(program.layers) == 4
+    check_on_rtl(machine, program, graph, seed)
 
 
 @pytest.mark.full
