@@ -16,6 +16,9 @@ from gen.onnx.importer import load
 from gen.onnx.values import Constant
 from gen.onnx.weights import weights_of, why_no_signs
 from gen.quantize.quantize import Quantized, quantize
+from gen.zoo.builder import pictures
+from gen.zoo.network import make
+from gen.zoo.registry import get_network
 from tests.gen.float_models import FloatBuilder
 from tests.gen.quantizing import outputs_of
 
@@ -71,6 +74,18 @@ def test_as_pytorch_exports_them(form: str, rng: Rng, tmp_path: Path) -> None:
     assert 10 * np.log10((exact ** 2).sum() / ((exact - rounded) ** 2).sum()) > 10
     compared = compare(tmp_path / "q.onnx", samples).layers
     assert max(row.largest for row in compared) <= 1
+    assert all(row.differing < 0.05 * row.values for row in compared)
+
+
+@pytest.mark.slow
+def test_birealnet(rng: Rng, tmp_path: Path) -> None:
+    """The zoo's: all layers are within a step of onnxruntime's, and all that read signs are binary."""
+    model = make(get_network("birealnet18"), classes=10, size=(64, 64)).model
+    samples = {"image": pictures(rng, 4, (3, 64, 64))}
+    found = quantize(model, samples)
+    assert binary_layers(found, tmp_path / "q.onnx") == len(found.plan.binary) == 16 and not found.plan.not_binary
+    compared = compare(tmp_path / "q.onnx", samples).layers
+    assert max(row.largest for row in compared) <= 1 and max(row.allowed for row in compared) == 1
     assert all(row.differing < 0.05 * row.values for row in compared)
 
 
