@@ -148,6 +148,42 @@ def test_files(tmp_path: Path):
             LevelTable.load(path)
 
 
+def _mutated(value: object, rng: np.random.Generator) -> object:
+    """A JSON value with one value in it replaced, left out, or with one more."""
+    odd: list[object] = [None, True, -1, 0, 1, 1.5, 1 << 43, (1 << 43) + 1, 1 << 70, "", "x" * 300, "\x1b[2J", [], {}]
+    if isinstance(value, dict) and value and rng.random() < 0.9:
+        name = list(value)[int(rng.integers(len(value)))]
+        change = int(rng.integers(5))
+        if change == 0:
+            return {key: one for key, one in value.items() if key != name}
+        if change == 1:
+            return {**value, "more": 1}
+        return {**value, name: _mutated(value[name], rng)}
+    if isinstance(value, list) and value and rng.random() < 0.9:
+        place = int(rng.integers(len(value)))
+        return [*value[:place], _mutated(value[place], rng), *value[place + int(rng.integers(2)):]]
+    return odd[int(rng.integers(len(odd)))]
+
+
+def test_files_that_say_anything(rng: np.random.Generator):
+    """Each is refused in one line, or is a table by which levels can be chosen."""
+    whole = json.loads(table(battery=77, deadline_ns=5).to_json())
+    refused = 0
+    for _ in range(500):
+        content = json.dumps(_mutated(whole, rng)).encode()
+        if rng.random() < 0.1:
+            content = content[:int(rng.integers(len(content)))]
+        try:
+            governor = Governor(LevelTable.read(content))
+        except LevelsFileError as error:
+            refused += 1
+            assert str(error).isprintable() and len(str(error)) < 300
+            continue
+        for charge in (0, 500_000, FULL):
+            assert 0 <= governor.choose(charge, charge).level < len(governor.levels)
+    assert 250 < refused < 500
+
+
 def test_batteries(tmp_path: Path):
     folder = tmp_path / "BAT0"
     with pytest.raises(BatteryError, match="BAT0: no such power supply"):
