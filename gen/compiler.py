@@ -16,6 +16,7 @@ from gen.lowering.steps import MappedGraph
 from gen.lowering.verify import verify_mapped, verify_placed
 from gen.mapping.arrange_groups import arrange_groups
 from gen.mapping.dilated import zeros_between_taps
+from gen.mapping.fold_picks import fold_picks
 from gen.mapping.registry import map_graph
 from gen.mapping.space_parts import space_parts
 from gen.mapping.strides import split_strides
@@ -61,7 +62,8 @@ def prepare(graph: Graph, config: NpuConfig, options: CompileOptions,
         graph = prune(graph, config, options.density)
     if config.depthwise and options.depthwise == "auto":
         graph = split_multipliers(graph, config.ic_lanes)
-    graph = arrange_groups(align_parts(space_parts(graph, config), config.ic_lanes), config)
+    graph = fold_picks(align_parts(space_parts(graph, config), config.ic_lanes), config)
+    graph = arrange_groups(graph, config)
     graph = turn_matrices(split_strides(graph, config), config)
     if options.winograd == "exact" and config.winograd != 2:
         raise CompileError(f"model {graph.name}: exact Winograd layers need a machine with winograd=2 "

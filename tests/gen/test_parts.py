@@ -1,6 +1,6 @@
 """Tensors that are parts of others: rules, moving within blocks, places in memory, programs."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -19,6 +19,7 @@ from gen.ir.tensor import Part, Requantize
 from gen.ir.verify import verify
 from gen.lowering.placed import PlacedGraph, in_memory
 from gen.lowering.verify import StageError, verify_mapped, verify_placed
+from gen.mapping.fold_picks import fold_picks
 from gen.mapping.registry import map_graph
 from gen.mapping.space_parts import space_parts
 from gen.memory.region import Lifetime
@@ -176,6 +177,78 @@ def test_parts_that_cannot_be_spaced(rng: Rng) -> None:
     for other in (replace(graph, outputs={**graph.outputs, "whole": ("t4", ())}), few, moved):
         verify(other)
         assert space_parts(other, CONFIGS[1]) is other
+
+
+def picked(rng: Rng, order: Sequence[int], *, twice: bool = False) -> Graph:
+    """Channels of ``order`` of what a layer makes, 48 of them, for another layer; ``twice``: by two such layers."""
+    graph = side_by_side(rng, 24, 24)
+    tensors, point = dict(graph.tensors), graph.tensors["t3"].zero_point
+    source, picks, orders = "t3", [], [order, range(len(order))[::-1]] if twice else [order]
+    for number, some in enumerate(orders):
+        name, size = f"p{number}", len(some)
+        weights = (np.array(some)[:, None] == np.arange(tensors[source].shape[0])).astype(np.int16)
+        stage = replace(same_stage(size), bias=np.full(size, -point), zero_point=point)
+        picks.append(Conv(name, source, name, weights=weights[:, :, None, None], requantize=stage))
+        tensors[name] = replace(tensors["t3"], name=name, shape=(size, 5, 6))
+        source = name
+    weights = rng.integers(-99, 99, (5, len(order), 1, 1)).astype(np.int16)
+    last = replace(graph.layers[-1], input=source, weights=weights)
+    found = replace(graph, tensors=tensors, layers=(*graph.layers[:-1], *picks, last))
+    verify(found)
+    return found
+
+
+SHUFFLED = np.arange(48).reshape(2, 24).T.ravel()
+
+
+@pytest.mark.parametrize("order, twice", [
+    (SHUFFLED, False), (SHUFFLED[24:], False), (SHUFFLED, True), ([40, 3], False)])
+def test_channels_in_another_order(order: Sequence[int], twice: bool, rng: Rng) -> None:
+    graph, config = picked(rng, order, twice=twice), NpuConfig.preset(256)
+    folded = fold_picks(graph, config)
+    verify(folded)
+    same_outputs(graph, folded, rng)
+    assert [layer.name for layer in folded.layers] == ["layer0", "layer1", "layer2"]
+    last = folded.layers[-1]
+    assert isinstance(last, Conv) and last.products == 5 * len(order)
+    first = min(order) // 16 * 16
+    assert folded.tensors[last.input].shape[0] == max(order) + 1 - first
+    assert origin(folded.tensors, last.input)[1].start == first
+    program, computed = compile_kept(graph, config)
+    assert len(program.layers) == 3
+    check_in_every_order(program, computed, 1)
+
+
+def test_layers_that_pick_and_stay(rng: Rng) -> None:
+    """Those with another reader, another scale, an output of the model, and those that make a wide layer slower."""
+    graph, config = picked(rng, SHUFFLED), NpuConfig.preset(256)
+    *front, pick, last = graph.layers
+    assert isinstance(pick, Conv) and isinstance(last, Conv)
+    pool = Pool("pool", "p0", "q", maximum=True, pad_value=0, requantize=same_stage(48))
+    other_scale = replace(pick, requantize=replace(pick.requantize, multiplier=pick.requantize.multiplier // 2))
+    apart = picked(rng, [0, 1, 16, 17, 32, 33])
+    wide = rng.integers(-9, 9, (256, 6, 1, 1)).astype(np.int16)
+    many = replace(with_tensor(apart, "t4", shape=(256, 5, 6)), layers=(*apart.layers[:-1], replace(
+        apart.layers[-1], weights=wide, epilogue=(), requantize=same_stage(256))))
+    for other in (
+            replace(graph, layers=(*front, pick, pool, last),
+                    tensors={**graph.tensors, "q": replace(graph.tensors["p0"], name="q")}),
+            replace(graph, layers=(*front, other_scale, last)),
+            replace(graph, outputs={**graph.outputs, "also": ("p0", ())})):
+        verify(other)
+        assert fold_picks(other, config) is other
+    assert fold_picks(many, NpuConfig.preset(256, "dense")) is many
+
+
+def test_folded_picks_change_no_value(rng: Rng, seed: int) -> None:
+    folded = 0
+    for number in range(40):
+        graph = align_parts(random_parts(seed + number), 8)
+        made = fold_picks(graph, CONFIGS[1])
+        verify(made)
+        same_outputs(graph, made, rng)
+        folded += made is not graph
+    assert folded > 4
 
 
 def test_parts_are_spaced_where_that_is_faster(rng: Rng) -> None:

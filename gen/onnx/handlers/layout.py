@@ -19,10 +19,10 @@ HANDLERS = Registry()
 
 
 @HANDLERS.handles("Reshape", "Flatten", "Squeeze", "Unsqueeze", place=Place.EDGES, conditions=(
-    "in any chain; in front of a Gemm in its weights; what only orders channels anew (a channel shuffle) as a 1x1 "
-    "convolution that picks them, and what orders pixels anew, or takes some of them, in all channels alike (windows, "
-    "patches, shifts) as a layer that moves them. Else nothing moves inside the machine: a layer after them must find "
-    "its channels, rows and columns as they were"))
+    "in any chain; in front of a Gemm in its weights; what only orders channels anew (a channel shuffle) in the "
+    "weights of convolutions after it, or as a 1x1 convolution that picks them, and what orders pixels anew, or takes "
+    "some of them, in all channels alike (windows, patches, shifts) as a layer that moves them. Else nothing moves "
+    "inside the machine: a layer after them must find its channels, rows and columns as they were"))
 def reshape(context: Context, inputs: Inputs) -> Value:
     node = context.node
 
