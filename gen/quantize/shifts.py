@@ -43,15 +43,17 @@ def fold_shifts(model: onnx.ModelProto) -> onnx.ModelProto:
     An x that is PRelu(v), with slopes s of 1 at most, becomes ``v + Relu((s - 1) * v)`` for that, with c in v.
     """
     model = drop_unused(model)
-    while any(_Shift(model, node).fold() for node in _sums_with_constants(model)):
+    # The last first: where shifts follow each other, they become one.
+    while any(_Shift(model, node).fold() for node in reversed(_sums_with_constants(model))):
         model = drop_unused(model)
     return model
 
 
 def _reaches_beyond(node: NodeProto) -> bool:
-    """Whether windows may be padded."""
-    return any((a.name == "auto_pad" and a.s not in (b"NOTSET", b"VALID")) or (a.name == "ceil_mode" and a.i)
-               or (a.name == "pads" and any(a.ints)) for a in node.attribute)
+    """Whether windows may be padded, with values that count."""
+    return node.op_type != "MaxPool" and any(
+        (a.name == "auto_pad" and a.s not in (b"NOTSET", b"VALID")) or (a.name == "ceil_mode" and a.i)
+        or (a.name == "pads" and any(a.ints)) for a in node.attribute)
 
 
 def _sums_with_constants(model: onnx.ModelProto) -> list[NodeProto]:
@@ -193,7 +195,7 @@ class _Shift:
 
     def _giving(self, name: str, *, bent: bool = False) -> _Take | None:
         """What adds to a value, for all its readers, where its layer has a bias; None if it cannot be. ``bent``: for a
-        PRelu or a Concat, of which it has to be the only reader.
+        PRelu, a maximum or a Concat, of which it has to be the only reader.
         """
         maker = self._makers.get(name)
         if maker is None or (bent and self._uses[name] != 1):
@@ -201,8 +203,12 @@ class _Shift:
         if maker.op_type in _BIASED and self._has_constants(maker):
             return lambda number: self._add_numbers(maker, number)
         if maker.op_type == "Add":
+            if self._split(maker) is not None:
+                return lambda number: self._add_to_constant(maker, number)
             layer = next(filter(None, map(self._layer, maker.input)), None)
             return None if layer is None else lambda number: self._add_numbers(layer, number)
+        if maker.op_type == "MaxPool":      # which leaves padding out
+            return self._giving(maker.input[0], bent=True) if len(maker.output) == 1 else None
         if maker.op_type == "Concat":
             return self._giving_parts(maker)
         if maker.op_type != "PRelu" or bent or maker.input[1] not in self._constants:

@@ -188,6 +188,14 @@ class Builder:
         """Numbers that are learnt as inputs, half as large as what they are added to."""
         return floats(self._rng.normal(0, 0.5, shape))
 
+    def shifts(self, *shape: int) -> np.ndarray:
+        """Numbers that are learnt to be added, a fifth as large as what they are added to."""
+        return floats(self._rng.normal(0, 0.2, shape))
+
+    def slopes(self, *shape: int) -> np.ndarray:
+        """Of PRelu, around the 0.25 that training begins with."""
+        return floats(self._rng.uniform(0.1, 0.4, shape))
+
     def max_pool(self, x: Tensor, kernel: int, *, name: str, stride: int = 2, pad: int = 0) -> Tensor:
         return self.node("MaxPool", x, name=name, kernel_shape=[kernel] * 2, strides=[stride] * 2, pads=[pad] * 4)
 

@@ -1,4 +1,5 @@
-"""Residual networks: ResNet-18 and 50, ResNeXt-50, and BiRealNet-18 with binary convolutions or ordinary ones."""
+"""Residual networks: ResNet-18 and 50, ResNeXt-50, BiRealNet-18 with binary convolutions or ordinary ones, ReActNet-18.
+"""
 
 from functools import partial
 
@@ -48,19 +49,26 @@ def _bottlenecks(b: Builder, image: Tensor, classes: int, *, width: int, groups:
     b.classify(x, classes)
 
 
-def _birealnet18(b: Builder, image: Tensor, classes: int, *, binary: bool) -> None:
-    """Liu et al. (2018): a shortcut around every 3x3 convolution; with ``binary``, those are of signs."""
+def _birealnet18(b: Builder, image: Tensor, classes: int, *, binary: bool, shifts: bool = False) -> None:
+    """Liu et al. (2018): a shortcut around every 3x3 convolution; with ``binary``, those are of signs; with ``shifts``
+    the signs and what follows each sum are those of ReActNet (Liu et al., 2020).
+    """
+    def shift(x: Tensor, name: str) -> Tensor:
+        return b.node("Add", x, b.shifts(x.channels, 1, 1), name=name) if shifts else x
+
     x = b.max_pool(_stem(b, image), 3, pad=1, name="pool")
     for stage, channels in enumerate(_CHANNELS, start=1):
         for number in range(4):
             block, conv = f"l{stage}.{number // 2}", f"conv{number % 2 + 1}"
             name, stride = f"{block}.{conv}", 2 if stage > 1 and number == 0 else 1
-            signs = b.node("Sign", x, name=f"{name}.sign") if binary else x
+            signs = b.node("Sign", shift(x, f"{name}.threshold"), name=f"{name}.sign") if binary else x
             y = b.norm(b.conv(signs, channels, 3, stride=stride, signs=binary, name=name))
             if stride > 1:
                 x = b.node("AveragePool", x, name=f"{block}.average", kernel_shape=[2, 2], strides=[2, 2])
                 x = b.norm(b.conv(x, channels, 1, name=f"{block}.down"))
-            x = b.node("Add", y, x, name=f"{name}.add")
+            x = shift(b.node("Add", y, x, name=f"{name}.add"), f"{name}.before")
+            if shifts:
+                x = shift(b.node("PRelu", x, b.slopes(channels, 1, 1), name=f"{name}.prelu"), f"{name}.after")
     b.classify(x, classes)
 
 
@@ -71,4 +79,5 @@ NETWORKS = (
     Network(name="birealnet18", title="BiRealNet-18", layers=partial(_birealnet18, binary=True), step=32),
     Network(name="birealnet18-dense", title="BiRealNet-18 with ordinary convolutions",
             layers=partial(_birealnet18, binary=False), step=32),
+    Network(name="reactnet18", title="ReActNet-18", layers=partial(_birealnet18, binary=True, shifts=True), step=32),
 )

@@ -1,5 +1,6 @@
 """Constants that are added to activations go into biases: as many layers less, and the same numbers."""
 
+from collections import Counter
 from pathlib import Path
 
 import numpy as np
@@ -61,13 +62,16 @@ def test_shifts_of_reactnet(end: str, rng: Rng):
     assert move_shifts(copied(moved)) == moved
 
 
-def branches(rng: Rng, *, slope: float = 0.4, stem: str = "conv", reader: str = "") -> onnx.ModelProto:
+def branches(rng: Rng, *, slope: float = 0.4, stem: str = "conv", reader: str = "",
+             after: bool = False) -> onnx.ModelProto:
     """Two RSigns, the second of a tensor that RPReLU makes and that an average and a layer without padding read, too;
-    of which ``reader`` is another one.
+    of which ``reader`` is another one; ``after``: it has the last shift of that.
     """
     b = FloatBuilder(rng, [1, 3, 8, 8])
     x = b.same_conv("x", 3, CHANNELS, name="stem")
     x = b.node("Relu", x) if stem == "relu" else x
+    if stem == "maximum":
+        x = b.node("MaxPool", x, kernel_shape=[3, 3], strides=[1, 1], pads=[1] * 4)
 
     def binary(x: str, outputs: int, stride: int) -> str:
         w = np.where(rng.random((outputs, CHANNELS, 3, 3)) < 0.5, -0.05, 0.05)
@@ -78,6 +82,7 @@ def branches(rng: Rng, *, slope: float = 0.4, stem: str = "conv", reader: str = 
     y = shift(b, b.node("Add", binary(x, CHANNELS, 1), x))
     slopes = rng.uniform(0.1, slope, (CHANNELS, 1, 1)) if slope else np.full((1, 1, 1), 0.3)
     x = b.node("PRelu", y, b.constant(slopes))
+    x = shift(b, x) if after else x
     pooled = b.node("AveragePool", x, kernel_shape=[2, 2], strides=[2, 2], ceil_mode=0, count_include_pad=1)
     w = b.constant(rng.normal(0, 0.1, (2 * CHANNELS, CHANNELS, 1, 1)))
     y = b.node("Add", binary(x, 2 * CHANNELS, 2), b.norm(b.node("Conv", pooled, w), np.ones(2 * CHANNELS)))
@@ -91,10 +96,11 @@ def branches(rng: Rng, *, slope: float = 0.4, stem: str = "conv", reader: str = 
 
 
 def of_signs(model: onnx.ModelProto) -> int:
-    """Signs of a sum with a constant."""
+    """Signs of a sum with a constant that nothing else reads."""
+    uses = Counter(name for node in model.graph.node for name in node.input)
     made = {node.output[0]: node for node in model.graph.node}
     constants = {tensor.name for tensor in model.graph.initializer}
-    return sum(node.op_type == "Sign" and made[node.input[0]].op_type == "Add"
+    return sum(node.op_type == "Sign" and made[node.input[0]].op_type == "Add" and uses[node.input[0]] == 1
                and not constants.isdisjoint(made[node.input[0]].input) for node in model.graph.node)
 
 
@@ -111,11 +117,15 @@ def test_shifts_of_signs(end: str, rng: Rng):
     assert fold_shifts(copied(folded)) == folded
 
 
-def test_shifts_beside_averages(rng: Rng):
-    model = branches(rng)
+@pytest.mark.parametrize("changes, bent", [
+    (dict(), 0), (dict(after=True), 0), (dict(stem="maximum"), 0), (dict(after=True, slope=1.2), 1)])
+def test_shifts_beside_averages(changes: dict, bent: int, rng: Rng):
+    """Where the shift after a PRelu cannot be in front of it, it has that of the Sign, too."""
+    model = branches(rng, **changes)
     x = rng.normal(size=(5, 3, 8, 8)).astype(np.float32)
     folded = fold_shifts(move_shifts(copied(model)))
     assert (of_signs(model), of_signs(folded)) == (2, 0)
+    assert sum(node.op_type == "PRelu" for node in folded.graph.node) == bent
     assert np.mean(np.abs(outputs_of(folded, x) - outputs_of(model, x)) > 1e-3) < 0.02
 
 

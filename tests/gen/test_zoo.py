@@ -24,14 +24,15 @@ TABLE = ROOT.parent / "shared" / "networks.csv"
 #: The name under which the table has a network.
 LISTED = {
     "vgg16": "VGG16", "resnet18": "ResNet-18", "mobilenetv1": "MobileNetV1-224", "mobilenetv2": "MobileNetV2-224",
-    "birealnet18": "BiRealNet-18", "birealnet18-dense": "BiRealNet-18", "lenet5": "LeNet-5(28x28,pad2)",
+    "birealnet18": "BiRealNet-18", "birealnet18-dense": "BiRealNet-18",
+    "reactnet18": "BiRealNet-18", "lenet5": "LeNet-5(28x28,pad2)",
     "lenet5-caffe": "LeNet-5(caffe 20/50/500)", "ssd-mobilenetv1": "SSD-MobileNetV1-300-VOC",
     "ssd-mobilenetv1-3x3": "SSD-MobileNetV1-300-VOC(3x3 heads)", "yolov3": "YOLOv3-416(80cls)",
     "yolov3-tiny": "YOLOv3-tiny-416(80cls)",
 }
-LONG = {"vgg16", "alexnet", "yolov3", "mobilenetv1", "birealnet18", "birealnet18-dense", "ssd-mobilenetv1-3x3",
-        "vit-tiny", "mobilevit-xxs", "yolo11n", "yolov3-boxes", "resnet50", "resnext50", "regnety-400mf", "mobilenetv3",
-        "ghostnet"}
+LONG = {"vgg16", "alexnet", "yolov3", "mobilenetv1", "birealnet18", "birealnet18-dense", "reactnet18",
+        "ssd-mobilenetv1-3x3", "vit-tiny", "mobilevit-xxs", "yolo11n", "yolov3-boxes", "resnet50", "resnext50",
+        "regnety-400mf", "mobilenetv3", "ghostnet"}
 #: Parameters and millions of multiplications of networks that the table does not have: as published, but for what is
 #: not published of KWT-1 (its multiplications, here by its sizes) and of a ViT-Tiny of mean tokens and fixed positions.
 #: YOLO11n has 6.5 billion operations for 640x640. EfficientNet-Lite0's multiplications are by its sizes, too; 407

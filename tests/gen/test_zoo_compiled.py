@@ -47,6 +47,16 @@ def test_binary_network(seed: int, rng: np.random.Generator):
     run_and_compare(program, graph, seed, ("load",))
 
 
+@pytest.mark.slow
+def test_binary_network_with_shifts(seed: int, rng: np.random.Generator):
+    """ReActNet-18: no layer for a shift or a Sign, and one for each PRelu."""
+    graph = quantised("reactnet18", (32, 32), rng)
+    program, _ = compile_kept(graph, NpuConfig.preset(16, binary_rows=1, gather=1))
+    assert [layer.mode for layer in program.layers].count("binary") == 16
+    assert len(program.layers) == 16 + 9 + 16
+    run_and_compare(program, graph, seed, ("load",))
+
+
 @pytest.mark.full
 @pytest.mark.parametrize("name", ["alexnet-cifar", "lenet5", "lenet5-caffe", "mobilenetv1", "mobilenetv2", "resnet18",
                                   "yolov3-tiny"])
