@@ -62,6 +62,7 @@ KINDS = {
     "binary": _Kind(lambda seed, size: random_binary_graph(seed, max_size=size), "binary_rows"),
     "tables": _Kind(lambda seed, size: with_tables(random_graph(seed, max_size=size), seed), "table"),
     "products": _Kind(lambda seed, size: with_products(random_graph(seed, max_size=size), seed), "product"),
+    "groups": _Kind(lambda seed, size: random_graph(seed, layers=3, max_size=size, grouped=0.7)),
     "streams": _Kind(lambda seed, size: centred(seed, max_size=min(size, 8), max_channels=24), "stochastic_rows"),
 }
 

@@ -41,6 +41,8 @@ class RandomBuilder:
     winograd: float | None = None
     #: Share of layers that are upsampled.
     upsampled: float = 0.15
+    #: Share of convolutions that are in groups, where the channels can be.
+    grouped: float = 0.0
     tensors: dict[str, Tensor] = field(default_factory=dict)
     layers: list[Layer] = field(default_factory=list)
 
@@ -163,22 +165,32 @@ class RandomBuilder:
             pads = (top, left, bottom, right)
             size = (source.shape[1] + top + bottom - 2, source.shape[2] + left + right - 2)
             return self.make_conv(source, self.channels(), False, (3, 3), (1, 1), pads, size)
+        counts = [count for count in range(2, source.shape[0] + 1) if source.shape[0] % count == 0]
+        if self.grouped and counts and self.chance(self.grouped):
+            groups = int(self.rng.choice(counts))
+            channels = groups * self.between(1, max(1, self.max_channels // groups))
+            kernel, stride, pads, size = self.window(source, 5)
+            return self.make_conv(source, channels, False, kernel, stride, pads, size, groups=groups)
         depthwise = self.chance(0.2 if self.depthwise is None else self.depthwise)
         channels = source.shape[0] if depthwise else self.channels()
         kernel, stride, pads, size = self.window(source, 7, square=depthwise and self.depthwise is not None)
         return self.make_conv(source, channels, depthwise, kernel, stride, pads, size)
 
     def make_conv(self, source: Tensor, channels: int, depthwise: bool, kernel: _Pair, stride: _Pair,
-                  pads: tuple[int, int, int, int], size: _Pair) -> Tensor:
+                  pads: tuple[int, int, int, int], size: _Pair, *, groups: int = 1) -> Tensor:
         factors = self.upsample(size)
         target = self.tensor((channels, size[0] * factors[0], size[1] * factors[1]))
         weights = self.weights((channels, 1 if depthwise else source.shape[0], *kernel))
+        if groups > 1:
+            within = np.kron(np.eye(groups, dtype=np.int16), np.ones(
+                (channels // groups, source.shape[0] // groups), np.int16))
+            weights *= within[:, :, None, None]
         spread = float(np.sqrt((weights.astype(float) ** 2).sum(axis=(1, 2, 3)).mean()) * 74)
         requantize = self.requantize(channels, spread, target)
         residual = self.residual(target)
         if residual and self.chance(0.3):
             requantize = self.wide(requantize)
-        self.layers.append(Conv(f"layer{len(self.layers)}", source.name, target.name, weights=weights,
+        self.layers.append(Conv(f"layer{len(self.layers)}", source.name, target.name, weights=weights, groups=groups,
                                 depthwise=depthwise, stride=stride, pads=pads, requantize=requantize,
                                 epilogue=self.epilogue(factors, target, residual)))
         return target
@@ -240,14 +252,16 @@ def random_pairs(seed: int, *, pairs: int = 2, max_channels: int = 130, max_size
 
 
 def random_graph(seed: int, *, layers: int | None = None, max_channels: int = 130, max_size: int = 24,
-                 depthwise: float | None = None, winograd: float | None = None, upsampled: float = 0.15) -> Graph:
+                 depthwise: float | None = None, winograd: float | None = None, upsampled: float = 0.15,
+                 grouped: float = 0.0) -> Graph:
     """A graph of ``layers`` (default: one to three) random layers; the same seed gives the same graph.
 
     ``depthwise``: share of depthwise layers among the convolutions, which then have one stride, 1 or 2, for both axes.
     ``winograd``: share of dense 3x3 layers of stride 1. ``upsampled``: share of layers whose output is upsampled.
+    ``grouped``: share of convolutions in groups.
     """
     rng = np.random.default_rng(seed)
-    builder = RandomBuilder(rng, max_channels, max_size, depthwise, winograd, upsampled)
+    builder = RandomBuilder(rng, max_channels, max_size, depthwise, winograd, upsampled, grouped)
     tensor = entrance = builder.tensor((builder.channels(), builder.between(1, max_size), builder.between(1, max_size)))
     for _ in range(layers or builder.between(1, 3)):
         tensor = builder.pool(tensor) if builder.chance(0.2) else builder.conv(tensor)

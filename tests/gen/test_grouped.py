@@ -1,6 +1,7 @@
 """Convolutions in groups, without the zeros between these."""
 
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
@@ -21,9 +22,10 @@ from gen.options import CompileOptions
 from gen.passes.split_multipliers import split_multipliers
 from gen.program.program import Program
 from sim.cycles import estimate
-from tests.compiled import compile_kept, golden_tensors
+from tests.compiled import compile_kept, compile_random, golden_tensors
 from tests.every_order import check_in_every_order
-from tests.random_layers import random_inputs
+from tests.gen.test_compiler import run_and_compare
+from tests.random_layers import random_graph, random_inputs
 
 Rng = np.random.Generator
 
@@ -87,6 +89,18 @@ def test_values(config: str, rng: Rng, seed: int, monkeypatch: pytest.MonkeyPatc
         modes.add(program.layers[0].mode)
     if config != "plain":
         assert "grouped" in modes
+
+
+@pytest.mark.parametrize("config", CONFIGS)
+def test_random_networks(config: str, seed: int) -> None:
+    """With residuals, bends and pools between them, in half of which tensors make room for others."""
+    modes = set()
+    for number in range(8):
+        program, graph = compile_random(CONFIGS[config], seed + number, max_size=14,
+                                        make=partial(random_graph, layers=3, grouped=0.8))
+        run_and_compare(program, graph, seed, ("load", "compute", "store", number), reused=True)
+        modes |= {layer.mode for layer in program.layers}
+    assert config == "plain" or "grouped" in modes
 
 
 @pytest.mark.parametrize("width", [4, 8, 16])
