@@ -87,6 +87,9 @@ class GraphBuilder:
         self.tokens: frozenset[str] = frozenset()
         #: Nodes whose results a Softmax reads, in rows of the last axis.
         self.scores: frozenset[str] = frozenset()
+        #: Nodes that no other follows on the machine, and those of them that are left to the processor for that.
+        self.last: frozenset[str] = frozenset()
+        self.left: list[str] = []
         self._inputs: dict[str, _InputRecord] = {}
         #: The tensors of those that have one.
         self._of_inputs: set[str] = set()

@@ -10,7 +10,7 @@ it.
 """
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from itertools import chain
@@ -35,7 +35,7 @@ from gen.onnx.model import MICROSOFT, Model, ModelInput, Node, NodeError
 from gen.onnx.read import Shapes, open_model
 from gen.onnx.refusals import obstacle
 from gen.onnx.registry import Handler
-from gen.onnx.tokens import scores, tokens
+from gen.onnx.tokens import last, scores, tokens
 from gen.onnx.values import (
     Constant,
     Host,
@@ -61,17 +61,24 @@ class Imported:
 
     ``orders``: tensor -> int array of its ONNX shape (one sample), each element's flat index in the (C, H, W) tensor.
     ``coarser``: node -> channels whose weights have a coarser scale than in the model, in which their constant fits the
-    accumulator.
+    accumulator. ``left``: nodes that are the processor's, though the machine could have them.
     """
 
     model: Model
     graph: Graph
     orders: dict[str, np.ndarray]
     coarser: Mapping[str, int] = field(default_factory=dict)
+    left: Sequence[str] = ()
 
     @property
     def remarks(self) -> tuple[str, ...]:
-        """For people, on what is not as the model says."""
+        """For people, on what is not as the model says, or where one may expect it."""
+        return (*self._coarser_said, *(
+            f"{self.model.path}: node {name}, the last one, has one row: the processor computes it beside the next "
+            "sample, which takes less time than the row unit" for name in self.left))
+
+    @property
+    def _coarser_said(self) -> tuple[str, ...]:
         if not self.coarser:
             return ()
         first, count = next(iter(self.coarser.items()))
@@ -90,7 +97,7 @@ class Importer:
         self._model, self._units = model, units or Units(Machine())
         self._functions = Functions(model, self._units)
         self._graph = GraphBuilder()
-        self._graph.tokens, self._graph.scores = tokens(model), scores(model)
+        self._graph.tokens, self._graph.scores, self._graph.last = tokens(model), scores(model), last(model)
         self._folder = Folder(model)
         self._values: dict[str, Value] = {}
         self._node_values = 0
@@ -113,7 +120,7 @@ class Importer:
         if not graph.layers:
             raise GraphError("no output needs a layer of the machine; the processor does all of it",
                              code="no-layers")
-        return Imported(model, graph, self._graph.orders, self._graph.coarser)
+        return Imported(model, graph, self._graph.orders, self._graph.coarser, tuple(self._graph.left))
 
     def _visit_all(self) -> None:
         """Leaves the values of the model's outputs."""

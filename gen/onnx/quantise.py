@@ -60,6 +60,8 @@ def quantize(context: Context, value: Value | None, quantisation: Quantisation) 
         case Host(layer=PendingRows() as layer):
             return _emit_rows(context, layer, quantisation)
         case Host():
+            if context.units.machine.has("rows") and any(step.kind == "softmax" for step in value.steps):
+                context.graph.left.append(value.maker)
             return value.then(quantisation.step("quantize"))
         case RawInput():
             return context.graph.quantize_input(value, quantisation, context.node.outputs[0])

@@ -2,17 +2,20 @@
 
 Inputs have their channels last that a layer with weights for the last axis, or a normalisation, reads. What only
 computes value by value, as the sum at the end of a block, does not tell, and may come first where a model is cut. A
-product has the rows of a Softmax that follows in its channels.
+product has the rows of a Softmax that follows in its channels. What no node on the machine reads is the processor's
+where it is little.
 """
 
 
 from gen.onnx.functions import ELEMENTWISE
 from gen.onnx.model import Model
 
-__all__ = ["scores", "tokens"]
+__all__ = ["last", "scores", "tokens"]
 
 #: What leaves the last axis as it is; a Reshape as long as its size stays.
 _PASSING = ELEMENTWISE | {("", op) for op in ("QuantizeLinear", "DequantizeLinear", "Reshape")}
+#: What may be between the last node and an output.
+_ENDING = ("QuantizeLinear", "DequantizeLinear", "Reshape", "Flatten", "Transpose", "Squeeze", "Unsqueeze", "Identity")
 
 
 def tokens(model: Model) -> frozenset[str]:
@@ -41,6 +44,15 @@ def scores(model: Model) -> frozenset[str]:
         elif node.op == "MatMul" and not values.isdisjoint(node.outputs):
             found.add(node.name)
     return frozenset(found)
+
+
+def last(model: Model) -> frozenset[str]:
+    """The nodes whose results, quantised or not, in whatever arrangement, are outputs of the model alone."""
+    inner = {name for node in model.nodes if node.op not in _ENDING for name in node.inputs}
+    for node in reversed(model.nodes):
+        if node.op in _ENDING and not inner.isdisjoint(node.outputs):
+            inner.update(node.inputs)
+    return frozenset(node.name for node in model.nodes if inner.isdisjoint(node.outputs))
 
 
 def _size(model: Model, name: str) -> int:

@@ -25,8 +25,9 @@ __all__ = ["balance_norms"]
 _SAMPLES = 16
 #: Factors: a channel whose deviation is farther from the others is as good as dead, or alone.
 _LARGEST = 2.0**16
-#: Deviations that differ by more than this are worth a copy.
-_APART = 4.0
+#: Deviations that differ by more than this are worth a copy; by less, or a mean that is less beside the deviation, not
+#: even other weights.
+_APART, _ALIKE, _NEAR = 4.0, 1.25, 0.5
 #: Layers in front -> the axis of the output channels in their weights.
 _LAYERS = {"Conv": 0, "ConvTranspose": 1}
 
@@ -151,6 +152,10 @@ def _rescale(model: onnx.ModelProto, norm: _Norm, mean: np.ndarray, square: np.n
     known = size > 0
     if not known.any():
         return False
+    apart = size[known].max() / size[known].min()
+    off = np.array([np.abs(mean[norm.groups == group]).max() for group in range(count)])[known] / size[known]
+    if apart < _ALIKE and off.max() < _NEAR:
+        return False
     middle = np.exp(np.log(size[known]).mean())
     factors = np.ones(count)
     factors[known] = np.clip(middle / size[known], 1 / _LARGEST, _LARGEST)
@@ -165,7 +170,7 @@ def _rescale(model: onnx.ModelProto, norm: _Norm, mean: np.ndarray, square: np.n
     if norm.layer is not None:
         _scale_layer(norm.layer, [numpy_helper.to_array(constants[name]) for name in norm.layer.input[1:] if name],
                      factor, mean, own)
-    elif size[known].max() > _APART * size[known].min():
+    elif apart > _APART:
         _scale_less(model.graph, norm.less, own(f"{norm.less}/sizes", factor.reshape(column)), own.name)
     else:
         return False

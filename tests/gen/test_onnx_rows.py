@@ -11,6 +11,7 @@ from gen.check.compare import compare_model
 from gen.ir.errors import GraphError, UnfitError
 from gen.onnx.importer import Imported, load_model
 from gen.onnx.machine import Machine
+from sim.cycles import estimate
 from tests.compiled import compile_kept
 from tests.errors import raises
 from tests.gen.qdq import Builder
@@ -50,6 +51,26 @@ def test_softmax(axis: int, rng: Rng, seed: int, tmp_path: Path) -> None:
     x = b.dequantize(b.input(*((1, 9, 20) if axis == -1 else (1, 20, 3, 3))), 0.08, 3)
     b.output(b.quantize(b.node("Softmax", x, axis=axis), 1 / 256, -128), rank=3 if axis == -1 else 4)
     checked(b, tmp_path, seed, "softmax")
+
+
+@pytest.mark.parametrize("size", [10, 300])
+def test_a_last_row(size: int, rng: Rng, seed: int, tmp_path: Path) -> None:
+    """Is the processor's, as the row unit would take longer, and a line says so; not where a layer follows."""
+    b = Builder(rng)
+    x = b.requantize(b.node("Gemm", b.dequantize(b.input(1, 20), 0.08, 3), b.weights(20, size, axis=1)), 0.08, 3)
+    shares = b.requantize(b.node("Softmax", x, axis=-1), 1 / 256, -128)
+    b.output(b.node("Reshape", shares, b.constant(np.array([1, 1, size]))), np.float32, rank=3)
+    last = load_model(b.save(tmp_path), machine=MACHINE)
+    assert [layer.op for layer in last.graph.layers] == ["conv"]
+    (line,) = last.remarks
+    assert "node softmax" in line.lower() and "has one row: the processor computes it" in line
+    assert compare_model(last, b.samples()).largest <= 1
+    b.output(b.quantize(b.node("Gemm", shares, b.weights(size, 4, axis=1)), 0.1, 0), rank=2)
+    both = load_model(b.save(tmp_path), machine=MACHINE)
+    assert [layer.op for layer in both.graph.layers] == ["conv", "softmax", "conv"] and not both.remarks
+    with_rows = replace(both.graph, layers=both.graph.layers[:2], outputs={"y": (both.graph.layers[1].output, ())})
+    quick, slow = (estimate(CONFIG, compile_kept(graph, CONFIG)[0].code).cycles for graph in (last.graph, with_rows))
+    assert slow > quick + 300
 
 
 def test_normalisations(rng: Rng, seed: int, tmp_path: Path) -> None:

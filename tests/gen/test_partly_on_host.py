@@ -26,10 +26,10 @@ CONFIG = NpuConfig.preset(16)
 
 
 def normalised(rng: Rng) -> onnx.ModelProto:
-    """Two convolutions, and between them a normalisation over channels beside each other, which is the processor's."""
+    """Two convolutions, and between them cubes and their roots, which are the processor's."""
     b = FloatBuilder(rng, ["N", 3, 12, 12])
     y = b.node("Relu", b.same_conv("x", 3, 16), name="first")
-    y = b.node("LRN", y, name="norm", size=3)
+    y = b.node("LpPool", y, name="norm", kernel_shape=[1, 1], p=3)
     y = b.node("GlobalAveragePool", b.same_conv(y, 16, 16))
     return b.model(b.node("Gemm", b.node("Flatten", y), b.weights(16, 5), b.constant(rng.normal(size=5))))
 

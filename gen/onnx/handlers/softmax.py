@@ -21,7 +21,7 @@ HANDLERS = Registry()
 @HANDLERS.handles("Softmax", place=Place.EDGES, conditions=(
     "at the end of the model; its input and its result may be rearranged or cut. Not over the samples. With "
     "`--features rows`, between quantised values, over the channels of pixels or of heads: a layer of its own, "
-    "of up to 1,024"))
+    "of up to 1,024; not the last one of a single row, which the processor computes beside the next sample"))
 def softmax(context: Context, inputs: Inputs) -> Value:
     return softmax_of(context, inputs[0], context.opset)
 
@@ -32,7 +32,7 @@ def softmax_of(context: Context, value: Value | None, opset: int) -> Host:
         raise NodeError("follows an operator of the processor's part; only one Softmax may end a model",
                         code="after-processor")
     layer = None
-    if isinstance(value, Real) and context.units.have("rows"):
+    if isinstance(value, Real) and not _is_little(context, value, opset) and context.units.have("rows"):
         layer = softmax_rows(context, value, _axis(context, opset, value.order.ndim))
     host = exact_sums(context.graph, value) if isinstance(value, Pending) else None
     if isinstance(value, Real):
@@ -49,6 +49,14 @@ def softmax_of(context: Context, value: Value | None, opset: int) -> Host:
         return replace(host.then(HostStep("softmax", {"axis": axis})), layer=layer)
     flat = host.then(HostStep("reshape", {"shape": (-1, *dims[1:axis], int(np.prod(dims[axis:])))}))
     return flat.then(HostStep("softmax", {"axis": axis})).then(HostStep("reshape", {"shape": (-1, *dims[1:])}))
+
+
+def _is_little(context: Context, value: Real, opset: int) -> bool:
+    """Whether it is one row, which nothing on the machine reads: to load it and to pass through it takes hundreds of
+    cycles, in which the array stands still, and the processor computes it while that has the next sample.
+    """
+    return context.node.name in context.graph.last and value.order.shape[_axis(context, opset, value.order.ndim)] == (
+        value.order.size)
 
 
 def _axis(context: Context, opset: int, axes: int) -> int:
