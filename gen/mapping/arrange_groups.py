@@ -39,7 +39,7 @@ def arrange_groups(graph: Graph, config: NpuConfig) -> Graph:
             continue
         if graph.tensors[name].signs or name in layer.others:
             continue
-        order = _order(layer, config)
+        order = _order(layer, graph.tensors[layer.output].shape[2], config)
         if order is None:
             continue
         # Of another name: what is known of the model's tensor is not so of this.
@@ -58,13 +58,23 @@ def arrange_groups(graph: Graph, config: NpuConfig) -> Graph:
     return replace(graph, tensors=used_tensors(graph))
 
 
-def _order(layer: Conv, config: NpuConfig) -> np.ndarray | None:
-    """Its input channels in an order of fewer steps; None if they lie well."""
-    channels, narrow = layer.weights.shape[1], config.groups_share and config.oc_groups > 1
-    width = channels // layer.groups
-    together = lcm(width, config.ic_lanes)
-    parts = [np.arange(first, min(first + together, channels)) for first in range(0, channels, together)]
-    order = np.concatenate([part.reshape(-1, width).T.ravel() for part in parts])
-    before, after = (steps_of(slices_of(form, config, narrow=narrow))
-                     for form in (layer, replace(layer, weights=layer.weights[:, order])))
-    return order if after < before else None
+def _order(layer: Conv, width: int, config: NpuConfig) -> np.ndarray | None:
+    """Its input channels in the order of fewest steps; None if they lie well. ``width``: of its output."""
+    outputs, channels = layer.weights.shape[:2]
+    own, made, tn = channels // layer.groups, outputs // layer.groups, config.ic_lanes
+    best, fewest = None, _cycles(layer, width, config)
+    # Groups that share blocks, or all that an output tile has channels of.
+    for together in sorted({lcm(own, tn), lcm(lcm(made, config.oc_lanes) // made * own, tn)}):
+        parts = [np.arange(first, min(first + together, channels)) for first in range(0, channels, together)]
+        order = np.concatenate([part.reshape(-1, own).T.ravel() for part in parts])
+        cycles = _cycles(replace(layer, weights=layer.weights[:, order]), width, config)
+        if cycles < fewest:
+            best, fewest = order, cycles
+    return best
+
+
+def _cycles(layer: Conv, width: int, config: NpuConfig) -> int:
+    """Of the steps of a row of outputs, of all tiles, one tap each."""
+    spread = config.groups_share and config.oc_groups > 1
+    return min(steps_of(slices_of(layer, config, narrow=narrow)) * -(-width // config.word_columns(spread=narrow))
+               for narrow in ((False, True) if spread else (False,)))

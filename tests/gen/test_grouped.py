@@ -46,8 +46,9 @@ def grouped_graph(rng: Rng, groups: int, inputs: int, outputs: int, *, kernel: t
     weights *= rng.random(weights.shape) < density
     made = [output_size(length, taps, step, pad, pad) for length, taps, step in zip(size, kernel, stride, strict=True)]
     spread = float(np.sqrt(max(1.0, (weights.astype(float)**2).sum(axis=(1, 2, 3)).mean()))) * 60
-    stage = Requantize(rng.integers(-999, 999, len(weights)), np.full(len(weights), 60_000),
-                       np.full(len(weights), int(np.log2(spread)) + 10), 3, -128, 127)
+    count = len(weights)
+    stage = Requantize(rng.integers(-999, 999, count), rng.integers(40_000, 60_000, count),
+                       int(np.log2(spread)) + rng.integers(10, 12, count), 3, -128, 127)
     layer = Conv("layer", "x", "y", weights=ungrouped(weights, groups), groups=groups, stride=stride, pads=(pad,) * 4,
                  requantize=stage)
     return Graph("grouped", {"x": Tensor("x", (groups * inputs, *size), 1.0, int(rng.integers(-128, 128))),
@@ -194,7 +195,7 @@ def steps_of_pixels(program: Program, layer: int) -> int:
 ARRANGED = [
     (NpuConfig.preset(256, "dense", depthwise=1), 8, 8, 4 * 2, 4),
     (NpuConfig.preset(256, "dense"), 8, 4, 2 * 2, 2), (NpuConfig.preset(512), 8, 16, 4 * 4, 4 * 2),
-    (NpuConfig.preset(256, depthwise=1), 4, 24, 2 * (6 + 10 + 6), 6 * 6),
+    (NpuConfig.preset(256), 8, 8, 2 * 4, 2 * 2), (NpuConfig.preset(256), 4, 56, 136, 7 * 14),
 ]
 
 
