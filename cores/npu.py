@@ -25,6 +25,7 @@ from .control.token_counter import TokenCounter
 from .lib.component import Component
 from .lib.fifo import BufferedFifo
 from .load.load_engine import LoadEngine
+from .store.parts import turns_of
 from .store.store_engine import StoreEngine
 
 __all__ = ["TRACE", "Npu"]
@@ -97,6 +98,7 @@ class Npu(Component):
         for source, ring, sink in ((load.weights, weight_ring, compute.weights), (load.side, side_ring, store.side)):
             connect(m, source, ring.w_stream)
             connect(m, ring.r_stream, sink)
+        m.d.comb += turns_of(self.config).ring(store, side_ring)
         connect(m, compute.pooled, store.pooled)
         m.d.comb += compute.weights_level.eq(weight_ring.r_level)
         connect(m, load.write, compute.write)

@@ -9,11 +9,12 @@ from cores.config.presets import (
     FEATURES,
     PRESET_MACS,
     PURPOSES,
+    TRIED_FEATURES,
     features_together,
 )
 from cores.config.units import UNITS, Unit
 
 __all__ = [
-    "ALL_PRESET_MACS", "COMPUTING_FEATURES", "FEATURES", "PRESET_MACS", "PURPOSES", "UNITS", "ConfigError",
-    "NpuConfig", "Unit", "features_together", "part_of",
+    "ALL_PRESET_MACS", "COMPUTING_FEATURES", "FEATURES", "PRESET_MACS", "PURPOSES", "TRIED_FEATURES", "UNITS",
+    "ConfigError", "NpuConfig", "Unit", "features_together", "part_of",
 ]

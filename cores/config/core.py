@@ -10,7 +10,10 @@ from cores.arch.isa import StepKind
 from cores.config.fields import Fields
 from cores.errors import ArgumentError
 
-__all__ = ["ConfigError", "Core"]
+__all__ = ["SHARED_TURNS", "ConfigError", "Core"]
+
+#: Turns of a pixel with another operand, all at the same multiplier: its own, the operand's, and the first result's.
+SHARED_TURNS = 3
 
 
 class ConfigError(ArgumentError):
@@ -165,6 +168,16 @@ class Core(Fields):
     def joins_sums(self) -> bool:
         """Whether sums of another unit than the multiplier array go to the same accumulators."""
         return bool(self.unit_rows)
+
+    @property
+    def own_stage(self) -> bool:
+        """Whether second stages of stores have multipliers of their own."""
+        return False
+
+    @property
+    def residual_cycles(self) -> int:
+        """Cycles of the store engine's multipliers for a pixel of a block and another operand."""
+        return SHARED_TURNS
 
     @property
     def acc_lanes(self) -> int:

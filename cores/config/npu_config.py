@@ -31,6 +31,8 @@ class NpuConfig(Settings):
     def __post_init__(self) -> None:
         if self.select_fanin == 0:
             object.__setattr__(self, "select_fanin", self.ic_lanes)
+        if self.store_multipliers == 1:
+            object.__setattr__(self, "store_multipliers", 0)
         self.check()
 
     @classmethod

@@ -6,8 +6,8 @@ from cores.config.core import ConfigError
 from cores.config.units import UNITS, Settings
 
 __all__ = [
-    "ALL_PRESET_MACS", "COMPUTING_FEATURES", "FEATURES", "PRESET_MACS", "PURPOSES", "feature_fields", "features_of",
-    "features_together", "preset_fields",
+    "ALL_PRESET_MACS", "COMPUTING_FEATURES", "FEATURES", "PRESET_MACS", "PURPOSES", "TRIED_FEATURES", "feature_fields",
+    "features_of", "features_together", "preset_fields",
 ]
 
 #: Lanes and memory depths of each ``--macs`` preset, by what it is for: networks with zeros among their weights, whose
@@ -45,8 +45,9 @@ ALL_PRESET_MACS = tuple(sorted({macs for presets in _PRESETS.values() for macs i
 
 #: Optional units by the names that people use, and the fields that each sets.
 FEATURES: dict[str, tuple[str, ...]] = {unit.name: unit.sets for unit in UNITS}
-#: Those that layers can use: ``--features all``.
-COMPUTING_FEATURES = tuple(unit.name for unit in UNITS if unit.computes)
+#: Those that layers can use, and of these ``--features all``.
+TRIED_FEATURES = tuple(unit.name for unit in UNITS if unit.computes)
+COMPUTING_FEATURES = tuple(unit.name for unit in UNITS if unit.computes and unit.in_all)
 
 
 def preset_fields(macs: int, overrides: dict[str, int], purpose: str = PURPOSES[0]) -> dict[str, int]:

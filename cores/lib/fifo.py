@@ -87,9 +87,15 @@ class BufferedFifo(BufferedFifoTiming, _Ring):
     output register, and one place of the memory stays free.
     """
 
+    def __init__(self, *, width: int, depth: int):
+        super().__init__(width=width, depth=depth)
+        # In the next cycle there is an entry to read, even if one is read in this. The name is that which Amaranth
+        # gives to what has none.
+        self.more = Signal(name="$signal")
+
     def elaborate(self, platform):
         m = Module()
-        inner_level, some, fetch = Signal(range(self.depth)), Signal(), Signal()
+        inner_level, some, fetch = Signal(range(self.depth)), self.more, Signal()
         read = self._ring(m, capacity=self.depth - 1, level=inner_level, some=some, take=fetch, domain="sync")
         m.d.comb += [
             fetch.eq(some & (~self.r_rdy | self.r_en)),

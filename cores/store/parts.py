@@ -10,9 +10,11 @@ from .result_beats import ResultBeats
 from .run_targets import RunTargets
 from .second_stage import SecondStage
 from .sign_beats import SignBeats
+from .stages.own_turns import OwnTurns
 from .tile_words import TileWords
+from .turns import Turns
 
-__all__ = ["beats_of", "second_stage_of", "targets_of", "words_of"]
+__all__ = ["beats_of", "second_stage_of", "targets_of", "turns_of", "words_of"]
 
 
 def words_of(config: NpuConfig) -> PixelWords:
@@ -23,6 +25,11 @@ def words_of(config: NpuConfig) -> PixelWords:
 def second_stage_of(config: NpuConfig, chain: Any) -> SecondStage:
     """What a ``chain``'s second stage can be."""
     return part_of(config, SecondStage, {"product": ProductStage})(chain)
+
+
+def turns_of(config: NpuConfig) -> Turns:
+    """When pixels with a second stage set out."""
+    return part_of(config, Turns, {"store_multipliers": OwnTurns})(config)
 
 
 def beats_of(config: NpuConfig) -> ResultBeats:

@@ -20,6 +20,9 @@ class ProductStage(SecondStage):
 
     MULTIPLIES = True
 
+    def multiplies(self) -> Value:
+        return self.chain.multiplies
+
     def other_turn(self, cycle: int, stages: Sequence[Value]) -> Value:
         return Mux(self.chain.multiplies, stages[cycle + RequantizerTiming.FACTOR], super().other_turn(cycle, stages))
 
@@ -46,3 +49,6 @@ class ProductStage(SecondStage):
         wants_residual = Signal()
         m.d.comb += wants_residual.eq(wants & (position.block_start | ~self.chain.second.add.broadcast))
         return wants_residual
+
+    def each_wants(self, wants: Value) -> Value:
+        return wants & ~self.chain.second.add.broadcast

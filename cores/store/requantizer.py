@@ -1,6 +1,9 @@
 """From accumulators to activations: the arithmetic half of the store engine."""
 
-from amaranth.hdl import Module, Mux, Signal, signed
+from collections.abc import Callable
+from typing import Any
+
+from amaranth.hdl import Module, Mux, Signal, Value, signed
 from amaranth.lib import data
 from amaranth.lib.wiring import In, Out
 
@@ -11,6 +14,7 @@ from ..lib.component import Component, record
 from ..timing.store import RequantizerTiming
 from .chain import Chain
 from .parts import beats_of, second_stage_of, words_of
+from .pixel_words import PixelWords
 from .requantizer_lane import ChannelLayout, LaneControl, RequantizerLane
 
 __all__ = ["PixelIssue", "Requantizer", "SelectShape"]
@@ -67,30 +71,66 @@ class Requantizer(RequantizerTiming, Component):
             **beats_of(config).PORTS,
         })
 
-    def elaborate(self, platform):
-        m = Module()
-        config = self.config
-        chain = self.chain
-        words, stage, results = words_of(config), second_stage_of(config, chain), beats_of(config)
-        first, second, add = chain.requant, chain.second, chain.adds
-        issue, pooled_source, residual = self.issue, self.pooled, self.residual
-        if self.late(config):
+    def _arrive(self, m: Module) -> tuple[Any, Any, Value]:
+        """``issue``, ``pooled`` and ``residual`` in the cycle from which all are counted."""
+        arriving = self.issue, self.pooled, self.residual
+        if self.late(self.config):
             late = []
-            for signal, name in ((issue, "issue"), (pooled_source, "pooled"), (residual, "residual")):
+            for signal, name in zip(arriving, ("issue", "pooled", "residual"), strict=True):
                 late.append(Signal.like(signal, name=f"late_{name}"))
                 m.d.sync += late[-1].eq(signal)
-            issue, pooled_source, residual = late
+            return late[0], late[1], late[2]
+        return arriving
 
-        # valid[n], load[n]: the pixel that set out n cycles ago.
-        valid = [issue.valid]
+    def _follow(self, m: Module, issue: Any) -> tuple[list[Value], list[Value], list[Value]]:
+        """``valid``, ``load``, ``release``: of the pixel that set out so many cycles ago."""
+        valid: list[Value] = [issue.valid]
         load, release = [issue.valid & issue.load], [issue.valid & issue.release]
         for stages, length, name in ((valid, self.ADD_LATENCY, "valid"), (load, 4, "load"),
                                      (release, self.RELEASE, "release")):
             for cycle in range(1, length + 1):
                 delayed = Signal(name=f"{name}{cycle}")
                 # Without add a pixel has left here; what follows may switch to add.
-                m.d.sync += delayed.eq(stages[-1] & add if cycle == self.LATENCY + 1 else stages[-1])
+                m.d.sync += delayed.eq(stages[-1] & self.chain.adds if cycle == self.LATENCY + 1 else stages[-1])
                 stages.append(delayed)
+        return valid, load, release
+
+    def _begin_sources(self, m: Module, words: PixelWords, issue: Any,
+                       pooled_source: Any) -> tuple[Value, Any, Callable[[int], Value]]:
+        """Whether a pixel's source is the pool unit's beat, that beat, and what is chosen of the words for a lane.
+
+        Each source is zero when it is not the one, so that the lanes only OR them.
+        """
+        config = self.config
+        from_bank, from_pool, place = Signal(), Signal(), Signal.like(self.issue.select, name="place")
+        pooled = Signal.like(self.pooled, name="pooled_beat", reset_less=True)
+        accumulators, selected, registers = self.accumulators, self.issue.select, []
+        if not config.hard_block_registers:
+            accumulators = Signal.like(self.accumulators, name="accumulators_read", reset_less=True)
+            selected, registers = issue.select, [accumulators.eq(self.accumulators)]
+        m.d.sync += [
+            from_bank.eq(issue.valid & ~issue.pooled),
+            from_pool.eq(issue.valid & issue.pooled),
+            place.eq(selected),
+            pooled.eq(pooled_source),
+            *registers,
+        ]
+        words.begin_sources(m, issue, from_bank)
+
+        def choose(lane: int) -> Value:
+            return select(place, [accumulators[base + lane]
+                                  for base in range(0, config.acc_lanes, config.ic_lanes)])
+
+        return from_pool, pooled, choose
+
+    def elaborate(self, platform):
+        m = Module()
+        config = self.config
+        chain = self.chain
+        words, stage, results = words_of(config), second_stage_of(config, chain), beats_of(config)
+        first, second, add = chain.requant, chain.second, chain.adds
+        issue, pooled_source, residual = self._arrive(m)
+        valid, load, release = self._follow(m, issue)
         in_second = [Signal(name=f"second{cycle}") for cycle in range(self.ADD_LATENCY + 1)]
         m.d.comb += [signal.eq(stage & add) for signal, stage in zip(in_second, valid, strict=True)]
         a = self.SECOND     # cycles that the first stage's result is after a pixel
@@ -138,26 +178,11 @@ class Requantizer(RequantizerTiming, Component):
             m.d.sync += residuals[cycle].eq(residuals[cycle - 1])
         residual = stage.residual(residuals)
 
-        # Sources: each is zero when it is not the one, so that the lanes only OR them. The total of a residual's turn
-        # comes in the register of the pool unit's.
-        from_bank, from_pool, place = Signal(), Signal(), Signal.like(self.issue.select, name="place")
-        pooled = Signal.like(self.pooled, name="pooled_beat", reset_less=True)
-        accumulators, selected, registers = self.accumulators, self.issue.select, []
-        if not config.hard_block_registers:
-            accumulators = Signal.like(self.accumulators, name="accumulators_read", reset_less=True)
-            selected, registers = issue.select, [accumulators.eq(self.accumulators)]
-        m.d.sync += [
-            from_bank.eq(issue.valid & ~issue.pooled),
-            from_pool.eq(issue.valid & issue.pooled),
-            place.eq(selected),
-            pooled.eq(pooled_source),
-            *registers,
-        ]
-        words.begin_sources(m, issue, from_bank)
+        # The total of a residual's turn comes in the register of the pool unit's.
+        from_pool, pooled, choose = self._begin_sources(m, words, issue, pooled_source)
         stage.begin_sources(m, in_second)
         for lane in range(config.ic_lanes):
-            choices = [accumulators[base + lane] for base in range(0, config.acc_lanes, config.ic_lanes)]
-            chosen = select(place, choices)
+            chosen = choose(lane)
             pool_source = Signal(signed(POOL_WIDTH), name=f"pool{lane}", reset_less=True)
             unit = RequantizerLane(acc_width=config.acc_width, halves=not config.hard_block_registers,
                                    packs=results.PACKS, multiplies=stage.MULTIPLIES)

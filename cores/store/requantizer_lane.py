@@ -10,7 +10,7 @@ from ..arch.numerics import FACTOR_BITS, FIRST_BITS, MAX_SHIFT, MIN_SHIFT, MULTI
 from ..lib.bits import difference, select
 from ..lib.component import Component
 
-__all__ = ["SHIFT_BITS", "ChannelLayout", "LaneControl", "RequantizerLane"]
+__all__ = ["SHIFT_BITS", "ChannelLayout", "LaneControl", "RequantizerLane", "rescale"]
 
 #: Bits of ``shift - MIN_SHIFT``.
 SHIFT_BITS = (MAX_SHIFT - MIN_SHIFT).bit_length()
@@ -68,6 +68,40 @@ def _shift_narrow(value: Value, amount: Value, *, step: int, keep: int) -> tuple
     return kept, lost
 
 
+def rescale(m: Module, total: Value, shift: Value, zero_point: Value, low: Value, high: Value, *,
+            stands: bool = False) -> tuple[Signal, Value]:
+    """A ``total``, signed, moved to the right by ``shift`` and MIN_SHIFT, rounded, beside a zero point: a register
+    three cycles after that of the total, and what the clip makes of it.
+
+    ``shift`` is that of the total; or it ``stands`` still, whatever total comes. ``zero_point`` stands in the cycle
+    after next but one, the limits a cycle later.
+    """
+    # Three cycles: shift in steps of 8, 2, 1, dropping what only a saturated value would need. The bit right of the
+    # point stays: it rounds. FIRST_BITS are enough, as a zero point brings no larger value back into eight.
+    eights, lost_eights = _shift_narrow(total[MIN_SHIFT - 1:], shift[3:], step=8, keep=17)
+    coarse, coarse_lost = Signal(17, reset_less=True), Signal(reset_less=True)
+    coarse_shift = Signal(3, reset_less=True)
+    twos, lost_twos = _shift_narrow(coarse, shift[1:3] if stands else coarse_shift[1:], step=2, keep=11)
+    fine, fine_lost, fine_shift = Signal(11, reset_less=True), Signal(reset_less=True), Signal(reset_less=True)
+    ones, lost_ones = _shift_narrow(fine, shift[0] if stands else fine_shift, step=1, keep=10)
+    negative = [Signal(name=f"negative{cycle}", reset_less=True) for cycle in (6, 7)]
+    rounded_up, integer = Signal(reset_less=True), Signal(9, reset_less=True)
+    lost = Signal()
+    m.d.comb += lost.eq(fine_lost | lost_ones)
+    m.d.sync += [
+        coarse.eq(eights), coarse_lost.eq(lost_eights), *([] if stands else [coarse_shift.eq(shift)]),
+        fine.eq(twos), fine_lost.eq(coarse_lost | lost_twos), *([] if stands else [fine_shift.eq(coarse_shift)]),
+        negative[0].eq(total[-1]), negative[1].eq(negative[0]),
+        rounded_up.eq(Mux(lost, ~negative[1], ones[0])),
+        integer.eq(Cat(*(Mux(lost, ~negative[1], bit) for bit in ones[1:-1]), negative[1])),
+    ]
+    # The fourth: zero point, rounding as carry.
+    moved = Signal(signed(10), reset_less=True)
+    m.d.sync += moved.eq((Cat(1, integer).as_signed() + Cat(rounded_up, zero_point).as_signed())[1:])
+    at_least_low = Mux(moved < low, low, moved)
+    return moved, Mux(moved > high, high, at_least_low)
+
+
 class RequantizerLane(Component):
     """``clip((((source + bias) * multiplier) >> shift) + zero_point)``, rounded, on one multiplier of ``acc_width`` x
     18 bits, or of ``halves`` on two of 18 x 18 bits.
@@ -79,18 +113,20 @@ class RequantizerLane(Component):
     ``sim.store_operations.residual_add``, ``sim.store_operations.leaky``, ``sim.store_operations.product``.
 
     ``packs``: ``negative`` is the sign before the clip, in cycle 9; ``merge`` is ORed into ``output``, a cycle earlier.
-    ``multiplies``: with ``total``.
+    ``multiplies``: with ``total``. ``whole``: with ``result``, for a second stage on multipliers of its own.
 
     Raises ValueError unless ``acc_width`` is in 24..32.
     """
 
-    def __init__(self, *, acc_width: int, halves: bool = False, packs: bool = False, multiplies: bool = False):
+    def __init__(self, *, acc_width: int, halves: bool = False, packs: bool = False, multiplies: bool = False,
+                 whole: bool = False):
         if not 24 <= acc_width <= 32:
             raise ValueError(f"acc_width must be in 24..32, not {acc_width!r}")
         self.acc_width = acc_width
         self.halves = halves
         self.packs = packs
         self.multiplies = multiplies
+        self.whole = whole
         super().__init__({
             "source": In(signed(acc_width)),          # accumulator, in cycle 2
             "channel": In(ChannelLayout(acc_width)),  # parameters
@@ -105,6 +141,9 @@ class RequantizerLane(Component):
                 # In cycle 5: the low bits of the product less what is subtracted.
                 "total": Out(signed(FACTOR_BITS)),
             } if multiplies else {}),
+            **({
+                "result": Out(signed(FIRST_BITS)),  # that of which ``output`` are the low bits
+            } if whole else {}),
         })
 
     def elaborate(self, platform):
@@ -138,38 +177,16 @@ class RequantizerLane(Component):
         shift = Signal(SHIFT_BITS, reset_less=True)
         with m.If(control.load_shift | control.take_shift):
             m.d.sync += shift.eq(Mux(control.load_shift, channel.shift, control.shift))
-
-        # Cycles 5, 6, 7: shift in steps of 8, 2, 1, dropping what only a saturated value would need. The bit right of
-        # the point stays: it rounds. FIRST_BITS are enough, as a zero point brings no larger value back into eight.
-        eights, lost_eights = _shift_narrow(total[MIN_SHIFT - 1:], shift[3:], step=8, keep=17)
-        coarse, coarse_lost = Signal(17, reset_less=True), Signal(reset_less=True)
-        coarse_shift = Signal(3, reset_less=True)
-        twos, lost_twos = _shift_narrow(coarse, coarse_shift[1:], step=2, keep=11)
-        fine, fine_lost, fine_shift = Signal(11, reset_less=True), Signal(reset_less=True), Signal(reset_less=True)
-        ones, lost_ones = _shift_narrow(fine, fine_shift, step=1, keep=10)
-        negative = [Signal(name=f"negative{cycle}", reset_less=True) for cycle in (6, 7)]
-        rounded_up, integer = Signal(reset_less=True), Signal(9, reset_less=True)
-        lost = Signal()
-        m.d.comb += lost.eq(fine_lost | lost_ones)
-        m.d.sync += [
-            coarse.eq(eights), coarse_lost.eq(lost_eights), coarse_shift.eq(shift),
-            fine.eq(twos), fine_lost.eq(coarse_lost | lost_twos), fine_shift.eq(coarse_shift),
-            negative[0].eq(total[-1]), negative[1].eq(negative[0]),
-            rounded_up.eq(Mux(lost, ~negative[1], ones[0])),
-            integer.eq(Cat(*(Mux(lost, ~negative[1], bit) for bit in ones[1:-1]), negative[1])),
-        ]
-
-        # Cycle 8: zero point, rounding as carry. Cycle 9: clip.
-        moved = Signal(signed(10), reset_less=True)
-        m.d.sync += moved.eq((Cat(1, integer).as_signed() + Cat(rounded_up, control.zero_point).as_signed())[1:])
-        at_least_low = Mux(moved < control.low, control.low, moved)
-        clipped = Mux(moved > control.high, control.high, at_least_low)
+        # Cycles 5 to 8; cycle 9: clip.
+        moved, clipped = rescale(m, total, shift, control.zero_point, control.low, control.high)
         m.d.sync += result.eq(clipped | self.merge if self.packs else clipped)
         if self.packs:
             m.d.comb += self.negative.eq(moved[-1])
         m.d.comb += self.output.eq(result[:8])
         if self.multiplies:
             m.d.comb += self.total.eq(total[:FACTOR_BITS])
+        if self.whole:
+            m.d.comb += self.result.eq(result)
         return m
 
     def _product(self, m: Module, wide: Value, narrow: Value, subtracted: Value) -> tuple[Value, Value]:

@@ -30,6 +30,12 @@ class ResultBeats:
         that set out so many cycles ago; ``issue``: that of this cycle.
         """
 
+    def limit_stages(self, m: Module, requantizer: Any, valid: Sequence[Value], issue: Any,
+                     limits: dict[str, tuple[Value, Value]]) -> None:
+        """In `StagedRequantizer`: what becomes of the limits of the first stage and of the second, ``low`` and
+        ``high``, which stand still.
+        """
+
     def comes(self, m: Module, requantizer: Any, pixel_comes: Value) -> Value:
         """In `Requantizer`: whether a beat comes in the next cycle; ``pixel_comes``: a pixel's results do."""
         return pixel_comes

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from amaranth.hdl import Module, Value
+from amaranth.hdl import Const, Module, Value
 
 from ..timing.store import RequantizerTiming
 
@@ -22,6 +22,10 @@ class SecondStage:
 
     def __init__(self, chain: Any):
         self.chain = chain
+
+    def multiplies(self) -> Value:
+        """Whether the chain multiplies by the other operand."""
+        return Const(0)
 
     def other_turn(self, cycle: int, stages: Sequence[Value]) -> Value:
         """Of the signals in ``stages``, that of the other operand's turn, ``cycle`` after it."""
@@ -50,4 +54,9 @@ class SecondStage:
 
     def wants_other(self, m: Module, wants: Value, position: Any) -> Value:
         """In `StoreSequencer`: whether a position takes a beat; ``wants``: the operation has another operand."""
+        return wants
+
+    def each_wants(self, wants: Value) -> Value:
+        """In `StoreSequencer`: whether all pixels of a block take a beat; ``wants``: the operation has another operand.
+        """
         return wants

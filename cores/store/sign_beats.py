@@ -1,6 +1,6 @@
 """Results whose signs alone are stored, those of eight pixels to a beat."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from amaranth.hdl import Module, Mux, Signal, Value
@@ -33,6 +33,22 @@ class SignBeats(ResultBeats):
         The packer is fed in the cycle of the last clip, with the signs of that cycle's limits.
         """
         chain = requantizer.chain
+        self._pack(m, requantizer, valid, issue, early)
+        for limit in ("low", "high"):
+            early[limit] = Mux(chain.signs & ~(valid[8] & chain.adds), 0, early[limit])
+
+    def limit_stages(self, m: Module, requantizer: Any, valid: Sequence[Value], issue: Any,
+                     limits: dict[str, tuple[Value, Value]]) -> None:
+        chain = requantizer.chain
+        self._pack(m, requantizer, valid, issue, {
+            name: Mux(chain.adds, of_second, of_first) for name, (of_first, of_second) in limits.items()})
+        for name, (of_first, of_second) in limits.items():
+            limits[name] = (Mux(chain.signs & ~chain.adds, 0, of_first), Mux(chain.signs, 0, of_second))
+
+    def _pack(self, m: Module, requantizer: Any, valid: Sequence[Value], issue: Any,
+              early: Mapping[str, Value]) -> None:
+        """The packer, with the signs of results before they are clipped; ``early``: limits, a cycle ahead."""
+        chain = requantizer.chain
         m.submodules.packer = packer = SignPacker(self.config)
         ends = [issue.row_end]
         for cycle in range(1, RequantizerTiming.ADD_LATENCY):
@@ -46,8 +62,6 @@ class SignBeats(ResultBeats):
         ]
         negative = [Signal(name=f"{limit}_negative") for limit in ("low", "high")]
         m.d.sync += [sign.eq(early[limit][-1]) for sign, limit in zip(negative, ("low", "high"), strict=True)]
-        for limit in ("low", "high"):
-            early[limit] = Mux(chain.signs & ~(valid[8] & chain.adds), 0, early[limit])
         self._packer, (self._low_negative, self._high_negative) = packer, negative
 
     def comes(self, m: Module, requantizer: Any, pixel_comes: Value) -> Value:

@@ -9,15 +9,16 @@ from ..arch.numerics import POOL_WIDTH
 from ..arch.registers import REGION_BITS
 from ..buffers.input_buffer import kept_port
 from ..bus.axi import write_run_layout
-from ..config import NpuConfig
+from ..config import NpuConfig, part_of
 from ..control.engine_port import EnginePort, connect_shared
 from ..lib.component import Component
 from ..lib.fifo import Fifo
 from ..timing.store import StoreEngineTiming
 from .chain import chain_name, keeps_word
 from .channel_parameters import ChannelParameters
-from .parts import beats_of, targets_of
+from .parts import beats_of, targets_of, turns_of
 from .requantizer import Requantizer
+from .stages.staged_requantizer import StagedRequantizer
 from .store_runs import StoreRuns
 from .store_sequencer import StoreSequencer
 from .store_stages import stages_of
@@ -30,9 +31,10 @@ class StoreEngine(StoreEngineTiming, Component):
 
     Beats go to the write engine, those of local STOREs to the input buffer (`RunTargets`).
 
-    Rate: a pixel of a block (a beat) a cycle, one in three cycles with a second stage (in two if it is STORE_LEAKY), in
-    nine of Winograd tiles. A pixel sets out only when the buffer after the requantizer has room for it, so nothing in
-    the pipeline ever stops. ``read_data`` is read the cycle after ``read_enable``. Golden models:
+    Rate: a pixel of a block (a beat) a cycle, one in three cycles with a second stage (in two if it is STORE_LEAKY)
+    unless that has multipliers of its own (`OwnTurns`), in nine of Winograd tiles. A pixel sets out only when the
+    buffer after the requantizer has room for it, so nothing in the pipeline ever stops. ``read_data`` is read the cycle
+    after ``read_enable``. Golden models:
     ``sim.golden.requantize``, ``sim.golden.winograd_output``, ``sim.store_operations`` and ``sim.signs.pack_map``.
     """
 
@@ -48,6 +50,7 @@ class StoreEngine(StoreEngineTiming, Component):
             "read_data": In(data.ArrayLayout(signed(config.acc_width), config.acc_lanes)),
             "pooled": In(stream.Signature(data.ArrayLayout(signed(POOL_WIDTH), config.ic_lanes))),  # windows' results
             "side": In(stream.Signature(config.beat_bits)),  # from the side ring: parameters, residuals
+            **turns_of(config).PORTS,
             "run": Out(stream.Signature(write_run_layout(config))),  # where the next beats go, for the write engine
             "data": Out(stream.Signature(config.beat_bits)),  # those beats
             **kept_port(config, Out),        # beats of local STOREs, to the input buffer
@@ -61,7 +64,8 @@ class StoreEngine(StoreEngineTiming, Component):
         config = self.config
         m.submodules.sequencer = sequencer = StoreSequencer(config)
         m.submodules.parameters = parameters = ChannelParameters(config)
-        m.submodules.requantizer = requantizer = Requantizer(config)
+        kind_of_requantizer = part_of(config, Requantizer, {"store_multipliers": StagedRequantizer})
+        m.submodules.requantizer = requantizer = kind_of_requantizer(config)
         m.submodules.runs = runs = StoreRuns(config)
         m.submodules.buffer = buffer = Fifo(width=config.beat_bits, depth=self.BUFFER_BEATS)
 
@@ -100,6 +104,7 @@ class StoreEngine(StoreEngineTiming, Component):
             results, results_come = stage.output, stage.output_valid
         m.d.comb += [
             sequencer.side_valid.eq(self.side.valid),
+            *(getattr(sequencer, name).eq(getattr(self, name)) for name in turns_of(config).PORTS),
             sequencer.pooled_valid.eq(self.pooled.valid),
 
             runs.start.eq(sequencer.runs_start),

@@ -13,8 +13,8 @@ from ..control.engine_port import EnginePort, lacks
 from ..lib.component import Component
 from ..timing.store import StoreSequencerTiming
 from .chain import Chain, take_operation
-from .parts import beats_of, second_stage_of, words_of
-from .requantizer import PixelIssue, Requantizer
+from .parts import beats_of, second_stage_of, turns_of, words_of
+from .requantizer import PixelIssue
 from .store_pixels import StorePixels
 
 __all__ = ["StoreSequencer"]
@@ -61,6 +61,7 @@ class StoreSequencer(StoreSequencerTiming, Component):
             "room": In(1),                      # for another beat in the next cycle, if no pixel sets out in this one
             "room_behind": In(1),               # the same if one does
             "side_valid": In(1),                # the side ring has a beat
+            **turns_of(config).PORTS,
             "pooled_valid": In(1),              # the pool unit has one
             "pooled_ready": Out(1),             # it is taken if it is there
             "parameters_wanted": Out(1),        # take those of the next block
@@ -128,24 +129,12 @@ class StoreSequencer(StoreSequencerTiming, Component):
             m.d.sync += next_there.eq(~running | block_open)
 
         # -- turns --------------------------------------------------------------------------------------------------
-        # Those of the next cycle. Without residuals as many pixels as there is time to their second turns, then these.
-        phase, burst = Signal(range(Requantizer.ADD_CYCLES), init=1), Signal(range(2 * Requantizer.SECOND))
-        bends, residual = Signal(), Signal()
-        m.d.sync += [
-            phase.eq(Mux(phase == Requantizer.ADD_CYCLES - 1, 0, phase + 1)),
-            burst.eq(burst + 1),
-            bends.eq(chain.leaky),
-            residual.eq(add & ~chain.leaky),
-        ]
-        with m.If(begin):
-            # The parameters take as long to come as one half of the bursts.
-            m.d.sync += burst.eq(Requantizer.SECOND + 1)
-        turn_comes = words.turn(tiles, phase, Mux(
-            results.in_bursts(chain, bends), burst < Requantizer.SECOND, phase == 0))
+        turns, stage = turns_of(config), second_stage_of(config, chain)
+        turn_comes = turns.begin(m, self, begin=begin, tiles=tiles, words=words, results=results)
         # All but what a pixel is made of is there: parameters, room, its turn.
         able, has_room = Signal(name="able"), Signal(name="has_room")
         m.d.sync += [
-            able.eq(Mux(issue, open_behind & self.room_behind, open_next & self.room) & (~add | turn_comes)),
+            able.eq(Mux(issue, open_behind & self.room_behind, open_next & self.room) & turn_comes),
             has_room.eq(Mux(issue, self.room_behind, self.room)),
         ]
 
@@ -153,10 +142,11 @@ class StoreSequencer(StoreSequencerTiming, Component):
         first, last = words.ends(m, self.issue, at)
         willing = Signal()      # but for the pool unit
         gives_token = Signal()
-        wants_residual = second_stage_of(config, chain).wants_other(m, residual, at)
+        wants_residual = stage.wants_other(m, turns.residual, at)
+        loads_parameters, last_time = turns.loads(stage, at.block_start, at.block_end)
         m.d.comb += [
             lacks_parameters.eq(~block_open),
-            lacks_residual.eq(wants_residual & ~self.side_valid),
+            lacks_residual.eq(turns.lacks(self, wants_residual)),
             lacks_pooled.eq(pooled & ~self.pooled_valid),
             willing.eq(position.valid & (~first | (able & ~lacks_residual))),
             go.eq(willing & ~lacks_pooled),
@@ -167,17 +157,17 @@ class StoreSequencer(StoreSequencerTiming, Component):
             # A pixel that is written several times waits there.
             self.pooled_ready.eq(willing & pooled & at.leaves),
             self.issue.select.eq(at.select),
-            self.issue.load.eq(at.block_start | add),
-            self.issue.release.eq(Mux(add, at.block_end, at.block_start)),
+            self.issue.load.eq(loads_parameters),
+            self.issue.release.eq(last_time),
         ]
         m.d.comb += [self.issue[name].eq(at[name]) for name in results.ISSUE]
-        # The second stage's two cycles after an issue are busy as well.
-        recent = Signal(Requantizer.ADD_CYCLES - 1)
+        # The second stage's cycles after an issue are busy as well.
+        recent = Signal(max(1, config.residual_cycles - 1))
         m.d.sync += [
             self.take_residual.eq(go & first & wants_residual),
             gives_token.eq(store.post_compute & ~local),
             self.post_compute.eq(issue & at.end & gives_token),
-            recent.eq(Cat(issue & add, recent)),
+            recent.eq(Cat(turns.goes_on(issue, add), recent)),
         ]
 
         # -- instructions ---------------------------------------------------------------------------------------------
@@ -262,7 +252,7 @@ class StoreSequencer(StoreSequencerTiming, Component):
                 m.d.sync += self.state.eq(_STATE["wait_bus"])
             with m.Elif(lacks_parameters | lacks_residual):
                 # Parameters that are on their way are setup; so is the wait for the multipliers' turn.
-                with m.If(~self.side_valid):
+                with m.If(turns.waits(self, lacks_parameters)):
                     m.d.sync += self.state.eq(_STATE["wait_side"])
             with m.Elif(lacks_pooled):
                 m.d.sync += self.state.eq(_STATE["wait_compute"])

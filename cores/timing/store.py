@@ -6,6 +6,7 @@ from ..arch.isa import Opcode
 from ..arch.isa_features import is_supported
 from ..arch.numerics import TABLE_BYTES
 from ..config import NpuConfig
+from ..config.core import SHARED_TURNS
 
 __all__ = [
     "ChannelParametersTiming", "LocalWriterTiming", "RequantizerTiming", "STORE_STAGES", "SignPackerTiming",
@@ -40,7 +41,7 @@ class RequantizerTiming:
     FACTOR = SECOND - 4
     #: Cycles of a pixel with a second stage: its own, and two in which the residual and the first stage's result of
     #: pixels further back go through the multipliers.
-    ADD_CYCLES = 3
+    ADD_CYCLES = SHARED_TURNS
     #: Cycle in which the residual is taken.
     RESIDUAL = 2
     #: Cycles from an issue with ``release`` to ``released``; `late` more.

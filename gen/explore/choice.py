@@ -8,7 +8,7 @@ from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from boards.board import Board
-from cores.config import COMPUTING_FEATURES, FEATURES, PURPOSES, ConfigError
+from cores.config import FEATURES, PURPOSES, TRIED_FEATURES, ConfigError
 from gen.hw.area import area_of
 from gen.onnx.machine import Machine
 
@@ -115,7 +115,7 @@ def _side_by_side(searches: Sequence[_Search], measure: Measure) -> list[Candida
 def _fitting(problem: MachineProblem, point: Point) -> Iterator[str]:
     """Units that can be had together and fit the board, those first that come first in `FEATURES`."""
     kept: list[str] = []
-    for name in COMPUTING_FEATURES:
+    for name in TRIED_FEATURES:
         try:
             config = config_of(problem.board, _with(point, [*kept, name]))
         except ConfigError:

@@ -63,7 +63,7 @@ def faster(application: Application, board: Board, *, memory: Board | None = Non
         progress(f"trying the unit {name}")
         try:
             tried = [of_model(workload.imported, larger, workload.options) for workload in workloads]
-            if all(map(_as_before, workloads, tried)):
+            if larger.own_stage == config.own_stage and all(map(_as_before, workloads, tried)):
                 continue
             programs = [workload.program for workload in tried]
         except NpugenError:     # a machine that cannot have the model

@@ -37,7 +37,8 @@ def counted(component: str, config: NpuConfig, family: str) -> dict[str, float]:
         # The value table's memories, one for each two lanes.
         word, count = ValueTableTiming.WORD, config.ic_lanes // ValueTableTiming.SHARED
         tables = [(8 * word, TABLE_BYTES // word)] * count
-        return {"dsp": config.ic_lanes, "ram": _blocks(tables, block_ram) if config.table else 0}
+        multipliers = config.ic_lanes * max(1, config.store_multipliers)
+        return {"dsp": multipliers, "ram": _blocks(tables, block_ram) if config.table else 0}
     if component in ("weight_ring", "side_ring"):
         depth = config.weight_depth if component == "weight_ring" else config.side_depth
         return {"dsp": 0, "ram": _blocks([(config.beat_bits, depth)], block_ram)}

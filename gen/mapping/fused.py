@@ -93,7 +93,7 @@ class FusedPlan:
 
 def fusable(graph: Graph, first: Conv, second: Conv) -> bool:
     """Whether ``second`` is a pointwise layer that alone reads what the depthwise one before it makes."""
-    if not (first.depthwise and store_cycles(first) == 1):
+    if not (first.depthwise and all(op.cycles == 1 for op in first.epilogue)):
         return False
     if not first.repeats == second.repeats == (1, 1):
         return False
@@ -203,7 +203,7 @@ class _Costs:
         self.taps, self.second = taps, second
         self.blocks = len(taps.tiles)
         self.out_blocks = -(-second.target.shape[0] // config.ic_lanes)
-        self.others, self.store_cycles = len(second.others), store_cycles(second.layer)
+        self.others, self.store_cycles = len(second.others), store_cycles(second.layer, config)
         self.spread = (is_spread(second.layer, len(second.tiles) - 1, config)
                        and pointwise.output_size[1] > config.pixel_lanes)
         self.all_spread = self.spread and len(second.tiles) == 1

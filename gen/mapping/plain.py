@@ -180,7 +180,7 @@ class ConvCost:
         self.spread = self.spread and geometry.output_size[1] > config.pixel_lanes
         self.out_blocks = -(-layer.weights.shape[0] // config.ic_lanes)
         self.in_blocks = min(input_blocks, config.oc_groups) if layer.depthwise else input_blocks
-        self.others, self.store_cycles = len(layer.others), store_cycles(layer)
+        self.others, self.store_cycles = len(layer.others), store_cycles(layer, config)
         taps = geometry.steps(config)
         #: (steps, beats of a step, spread) of all output tiles.
         self.steps: list[tuple[int, int, bool]] = []

@@ -81,7 +81,7 @@ def _estimate_pool(layer: Pool, blocks: int, spatial_tiles: Sequence[tuple[Spati
     largest = max((spatial for spatial, _ in spatial_tiles), key=lambda spatial: spatial.entries)
     # A window takes a cycle for each tap, and no less than the store engine takes for its pixels.
     down, across = layer.repeats
-    pixel_cycles = down * max(layer.kernel[0] * layer.kernel[1], across * store_cycles(layer))
+    pixel_cycles = down * max(layer.kernel[0] * layer.kernel[1], across * store_cycles(layer, config))
     block_cycles = max(largest.rows * largest.cols * pixel_cycles, largest.load_beats)
     # A quarter of the buffer at most, so that loading runs ahead.
     chunk = min(blocks, MAX_BLOCKS, max(1, config.input_depth // 4 // largest.entries),

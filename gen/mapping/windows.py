@@ -306,9 +306,9 @@ def _estimate(layer: Conv, geometry: WindowGeometry, weights: WindowWeights,
             # The next chunk's first band is loaded when this one's last is computed.
             load += compute / blocks * -(-blocks // chunk) / len(bands)
         loads, computes = loads + count * load, computes + count * compute
-        stores += count * blocks * (written * store_cycles(layer) + len(bands) * PARAMETER_BEATS)
+        stores += count * blocks * (written * store_cycles(layer, config) + len(bands) * PARAMETER_BEATS)
     first, last = geometry.bands(spatial_tiles[0][0], config)[0], geometry.bands(spatial_tiles[-1][0], config)[-1]
-    fill, drain = chunk * first.load_beats, geometry.store_beats(last) * store_cycles(layer)
+    fill, drain = chunk * first.load_beats, geometry.store_beats(last) * store_cycles(layer, config)
     between = steps / blocks * geometry.step_cycles(last, config)
     cycles = max(loads + between + drain, fill + computes + drain, fill + between + stores)
     return cycles + 3 * LATENCY, beats, chunk, False

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from cores.config import NpuConfig
 from cores.timing.compute import ComputeEngineTiming
+from cores.timing.store import RequantizerTiming
 from gen.ir.graph import Layer
 from gen.tiling.geometry import Geometry, SpatialTile, Split, tilings
 from sim.timing.latencies import MEMORY
@@ -33,9 +34,10 @@ _MIN_COLS = 8
 BEAT_WEIGHT = 0.03
 
 
-def store_cycles(layer: Layer) -> int:
-    """Cycles of the store engine for a pixel of a block."""
-    return max((op.cycles for op in layer.epilogue), default=1)
+def store_cycles(layer: Layer, config: NpuConfig) -> int:
+    """Cycles of the store engine for a pixel of a block: turns that are at the same multiplier."""
+    elsewhere = RequantizerTiming.ADD_CYCLES - config.residual_cycles
+    return max((1, *(op.cycles - elsewhere for op in layer.epilogue)))
 
 
 def step_pace(words: float, weight_beats: int, config: NpuConfig) -> float:

@@ -28,6 +28,7 @@ from .fifo import NEVER, TimedFifo, earliest
 from .latencies import RELEASE_CYCLES, STORE_TO_BUS
 from .state import Shared, Steps, TimedSteps
 from .store_states import StoreStates
+from .store_turns import turns_of
 
 __all__ = ["Store"]
 
@@ -35,9 +36,9 @@ __all__ = ["Store"]
 _ADD_TURN = 1
 
 
-def _turn(times: np.ndarray) -> np.ndarray:
-    """The first cycles from ``times`` on in which a pixel with a residual may set out."""
-    return times + (_ADD_TURN - times) % RequantizerTiming.ADD_CYCLES
+def _turn(times: np.ndarray, cycles: int) -> np.ndarray:
+    """The first cycles from ``times`` on in which a pixel may set out that has a turn in so many ``cycles``."""
+    return times + (_ADD_TURN - times) % cycles
 
 
 def _bursts(times: np.ndarray, origin: int) -> np.ndarray:
@@ -131,8 +132,9 @@ class Store:
         pooled, local = bool(instruction["pooled"]), bool(geometry["local"])
         rows, cols, repeats = geometry["rows"], geometry["cols"], 1 + instruction["repeats"]
         tiles = geometry["words"] == WordForm.TILES and not pooled
-        in_bursts, origin = bends and not tiles and not signs, wanted + RequantizerTiming.SECOND
-        pace = WinogradSumsTiming.WORDS if tiles else RequantizerTiming.ADD_CYCLES if add and not in_bursts else 1
+        turns = turns_of(config, add=add, bends=bends, tiles=bool(tiles), signs=signs, common=common)
+        origin = wanted + RequantizerTiming.SECOND
+        pace = WinogradSumsTiming.WORDS if tiles else turns.cycles
         # Pixels of a beat.
         group = MAP_PIXELS if signs else 1
         latency = RequantizerTiming.latency(config, add=add) + sum(stage.LATENCY for stage in stages_of(config))
@@ -142,7 +144,8 @@ class Store:
             latency += WinogradSumsTiming.WORDS - 1
         # Further cycles of a place that is vacant, until a pixel has it: a beat has moved up into the write engine.
         vacant = StoreEngineTiming.ROOM_CYCLES - 1 + (0 if local else FifoTiming.LATENCY)
-        states = self._states = StoreStates(shared, index, go, add=add, tiles=bool(tiles))
+        states = self._states = StoreStates(
+            shared, index, go, work=(WinogradSumsTiming.WORDS if tiles else 1) + turns.after)
         time, sent, run, behind = go, go, go + StoreRunsTiming.RUN_CYCLES, go
         for block in range(instruction["blocks"]):
             loaded = yield from self._parameters(wanted)
@@ -179,7 +182,7 @@ class Store:
                         allowed[0] = max(allowed[0], loaded + 1)
                         needs: dict[str, np.ndarray] = {}       # in the order of `StoreStates`
                         if residual:
-                            needs["wait_side"] = shared.side.readable(count)
+                            needs["wait_side"] = shared.side.readable(count) - turns.ahead
                         if pooled:
                             columns = column + np.arange(count)
                             ready = shared.pooled.readable(-(-(column % repeats + count) // repeats))
@@ -187,12 +190,10 @@ class Store:
                         for there in needs.values():
                             allowed = np.maximum(allowed, there)
                         needs["wait_bus"] = places
-                        if in_bursts:
+                        if turns.in_bursts:
                             times = _bursts(allowed, origin)
-                        elif add:
-                            times = earliest(_turn(allowed), pace)
                         else:
-                            times = earliest(allowed, pace)
+                            times = earliest(_turn(allowed, turns.apart), pace)
                         if residual:
                             shared.side.pop(times + StoreSequencerTiming.RESIDUAL_CYCLES)
                         if pooled:
@@ -229,7 +230,7 @@ class Store:
                 run = max(run + StoreRunsTiming.RUN_CYCLES, self._address_free)
                 self._runs_free += 1
             # The registers of the parameters are free once a block's last (or only) use of them is under way.
-            used = time - pace + 1 if add else first
+            used = time - pace + 1 if turns.keep_parameters else first
             self._parameters_free = used + RELEASE_CYCLES + RequantizerTiming.late(config)
         # The last beat leaves the buffer for the write engine's as soon as that has a place for it.
         left = sent - 1 if local else max(behind - FifoTiming.LATENCY,

@@ -5,8 +5,6 @@ from collections.abc import Mapping
 import numpy as np
 
 from cores.arch.isa import Queue
-from cores.timing.store import RequantizerTiming
-from cores.timing.winograd import WinogradSumsTiming
 
 from .state import Shared
 
@@ -21,10 +19,9 @@ class StoreStates:
     requantizer, the multipliers' turn. While beats of parameters come, and for a turn, the state is ``setup``.
     """
 
-    def __init__(self, shared: Shared, index: int, go: int, *, add: bool, tiles: bool) -> None:
-        self._shared, self._index = shared, index
-        #: Cycles of a pixel.
-        self._work = (WinogradSumsTiming.WORDS if tiles else 1) + (RequantizerTiming.ADD_CYCLES - 1 if add else 0)
+    def __init__(self, shared: Shared, index: int, go: int, *, work: int) -> None:
+        """``work``: cycles of a pixel."""
+        self._shared, self._index, self._work = shared, index, work
         #: First cycle that has no state yet.
         self._next = go + 1
 

@@ -61,7 +61,7 @@ async def block(dut, rng: np.random.Generator, channels, source: np.ndarray, *, 
     residual = rng.integers(-128, 128, (*source.shape, 1))
     wanted = chain_result(chain, source[:, :, None], channels, residual)
     adds = second_stage(chain) is not None
-    latency, raster = Requantizer.latency(CONFIG, add=adds), 3 if adds else 1
+    latency, raster = Requantizer.latency(CONFIG, add=adds), CONFIG.residual_cycles if adds else 1
     dut.chain.value = chain_bits(chain)
     parameters = [CHANNEL.const({"bias": int(b), "multiplier": int(m), "shift": int(s) - MIN_SHIFT}).as_bits()
                   for b, m, s in zip(*channels, strict=True)]
@@ -71,13 +71,15 @@ async def block(dut, rng: np.random.Generator, channels, source: np.ndarray, *, 
     residuals: dict[int, int] = {}
     word, done, cycle, issued = 0, 0, 0, 0
     while done < pixels:
-        turn = cycle % 16 < 8 if Opcode.STORE_LEAKY in chain else cycle % raster == 0
+        turn = cycle % raster == 0
+        if Opcode.STORE_LEAKY in chain:
+            turn = CONFIG.own_stage or cycle % 16 < 8
         go = issued < pixels and turn and random.random() < 0.7
         place = random.randrange(PLACES)
         dut.accumulators.value = word
         word = random.getrandbits(WIDTH * CONFIG.acc_lanes)
         dut.issue.value = issue_bits(valid=int(go), pooled=int(pooled), select=place,
-                                     load=int(issued == 0 or adds), release=0,
+                                     load=int(issued == 0 or (adds and not CONFIG.own_stage)), release=0,
                                      **({"first": 1, "negate": 1} if CONFIG.winograd else {}))
         dut.pooled.value = random.getrandbits(POOL_WIDTH * LANES)
         if go:

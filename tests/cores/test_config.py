@@ -20,6 +20,7 @@ from cores.config import ALL_PRESET_MACS, PRESET_MACS, ConfigError, NpuConfig, p
     ({"select_fanin": 12}, "select_fanin must be a power of two"),
     ({"acc_width": 23}, r"acc_width must be in 24\.\.32, not 23"),
     ({"multiplier_width": 20}, "multiplier_width must be 18, 25 or 27, not 20"),
+    ({"store_multipliers": 4}, "store_multipliers must be 1, 2 or 3, not 4"),
     ({"hard_block_registers": 0}, "hard_block_registers must be 1 with multipliers of 27 bits, not 0"),
     ({"hard_block_registers": 2, "multiplier_width": 18},
      "hard_block_registers must be 0 or 1, not 2"),
@@ -147,7 +148,8 @@ def test_digest_tells_every_field_apart():
     others = [dataclasses.replace(config, **change) for change in (
         {"oc_lanes": 64}, {"ic_lanes": 32}, {"nnz_lanes": 8}, {"pixel_lanes": 1}, {"select_fanin": 4},
         {"acc_width": 32}, {"input_depth": 1024}, {"acc_depth": 512}, {"queue_depth": 8}, {"depthwise": 1},
-        {"winograd": 1}, {"table": 1}, {"product": 1}, {"limits": 1}, {"stochastic_rows": 8, "stochastic_bits": 1},
+        {"winograd": 1}, {"table": 1}, {"product": 1}, {"limits": 1}, {"store_multipliers": 2},
+        {"stochastic_rows": 8, "stochastic_bits": 1},
         {"stochastic_rows": 8, "stochastic_bits": 1, "stochastic_circuit": 5},
         {"stochastic_rows": 8, "stochastic_bits": 2})]
     assert len({other.digest for other in [config, *others]}) == 1 + len(others)
@@ -163,6 +165,15 @@ def test_a_machine_without_a_later_unit_is_the_one_it_was():
     streams = NpuConfig.preset(64, **NpuConfig.preset(64).feature_fields(["stochastic"]))
     assert (streams.stochastic_rows, streams.circuit, streams.stochastic_bits) == (4, Circuit.AND_LOOP, 1)
     assert NpuConfig.from_json(streams.to_json()) == streams
+
+
+def test_multipliers_of_a_store_lane():
+    """One is what every machine has: it is the machine without the field. Cycles of a pixel with another operand."""
+    one, two, three = (NpuConfig.preset(64, store_multipliers=number) for number in (1, 2, 3))
+    assert one == NpuConfig.preset(64) and "store_multipliers" not in one.to_dict()
+    assert [config.residual_cycles for config in (one, two, three)] == [3, 2, 1]
+    assert [config.own_stage for config in (one, two, three)] == [False, True, True]
+    assert NpuConfig.preset(64, **one.feature_fields(["stages"])) == three and three.features == ["stages"]
 
 
 def test_what_a_unit_computes_is_in_the_fingerprint():
@@ -194,7 +205,7 @@ def test_features_by_name():
     fields = NpuConfig.preset(256).feature_fields(["depthwise", "binary"])
     assert fields == {"depthwise": 1, "local_store": 0, "gather": 1, "binary_rows": 8, "winograd": 0, "table": 0,
                       "product": 0, "stochastic_rows": 0, "stochastic_circuit": 0, "stochastic_bits": 0,
-                      "rows": 0, "turn": 0, "limits": 0}
+                      "rows": 0, "turn": 0, "store_multipliers": 0, "limits": 0}
     assert set(fields) <= {field.name for field in dataclasses.fields(NpuConfig)}
     with pytest.raises(ConfigError, match="no feature 'speed'; there are depthwise, "):
         NpuConfig().feature_fields(["speed"])

@@ -28,13 +28,16 @@ CONFIGS = {
     "winograd": NpuConfig(oc_lanes=8, ic_lanes=8, nnz_lanes=1, winograd=1, acc_depth=512),
     "table": NpuConfig(oc_lanes=8, ic_lanes=8, nnz_lanes=1, table=1, acc_depth=64),
     "product": NpuConfig(oc_lanes=8, ic_lanes=8, nnz_lanes=1, product=1, acc_depth=64),
+    "two_multipliers": NpuConfig(oc_lanes=8, ic_lanes=8, nnz_lanes=1, winograd=1, acc_depth=512, store_multipliers=2),
+    "three_multipliers": NpuConfig(oc_lanes=8, ic_lanes=8, nnz_lanes=1, product=1, gather=1, binary_rows=1,
+                                   acc_depth=64, store_multipliers=3),
 }
 OPCODE = (1 << HEADER[0].bits) - 1
 STATES = ENGINE_STATES["store"]
 #: Cycles that a pixel is under way in the requantizer, or what is after it.
 UNDER_WAY = 20
-#: Words that make a Winograd pixel, and multiplications' cycles of one to which a residual is added.
-WORDS, ADD_CYCLES = 9, 3
+#: Words that make a Winograd pixel.
+WORDS = 9
 #: Cycles to a pixel's second turn at the multiplier.
 SECOND = 8
 
@@ -146,6 +149,9 @@ class SequencerBench(Bench):
             for name, value in {**ready, **room, "compute_level": self.level, "drained": drained,
                                 "parameters_loaded": load, "runs_idle": not self.runs_busy}.items():
                 ctx.set(getattr(sequencer, name), int(value))
+            more = self.config.own_stage and not self.pauses(self.scarce)
+            if self.config.own_stage:
+                ctx.set(sequencer.side_more, int(more))
             if self.config.table:
                 loaded = ctx.get(sequencer.load_wanted) and not self.pauses(0.9)
                 assert drained or not loaded
@@ -177,6 +183,7 @@ class SequencerBench(Bench):
             if cycle["take_residual"]:
                 self.residuals += 1
                 self.ready["side_valid"] = False
+            self.ready["side_valid"] |= more
             if self.config.table and self.pixels and cycle["issue"].valid:
                 assert self.tables == self.pixels[0]["tables"]
             posts = self.compare(cycle, ready) if self.pixels else False
@@ -209,24 +216,31 @@ class SequencerBench(Bench):
             assert cycle[name] == layout.from_bits(int.from_bytes(encode(instruction), "little"))
         self.compare_chain(cycle["chain"], chain)
         self.pixels.pop(0)
-        wanted = {"pooled": store["pooled"], "select": pixel["select"], "load": pixel["block_start"] or bool(second),
-                  "release": pixel["block_end"] if second else pixel["block_start"]}
+        # Lanes that have no second turns keep what they hold; a residual for each pixel is before the next parameters.
+        own = self.config.own_stage
+        keeps = not second or own
+        last_uses = takes_residuals(chain) and not second["broadcast"] if own else second
+        wanted = {"pooled": store["pooled"], "select": pixel["select"], "load": pixel["block_start"] or not keeps,
+                  "release": pixel["block_end"] if last_uses else pixel["block_start"]}
         if self.config.binary_rows:
             wanted["row_end"] = pixel["row_end"]
         assert {name: issue[name] for name in wanted} == wanted
         self.compare_reads(pixel)
         self.compare_residuals(pixel)
-        if Opcode.STORE_LEAKY in chain and not tiles and Opcode.STORE_SIGNS not in chain:
+        cycles = self.config.residual_cycles
+        if own and (tiles or not takes_residuals(chain)):
+            pass
+        elif Opcode.STORE_LEAKY in chain and not tiles and Opcode.STORE_SIGNS not in chain:
             assert self.cycle - SECOND not in self.issued_at, "a second turn is due"
         elif second and not pixel["begins"]:
-            assert (self.cycle - self.issued_at[-1]) % ADD_CYCLES == 0
+            assert (self.cycle - self.issued_at[-1]) % cycles == 0
         self.issued_at.append(self.cycle)
-        # A residual's addition takes two further cycles.
+        # A residual's addition takes further cycles.
         first = self.cycle - (WORDS - 1 if tiles else 0)
         self.works.update(range(first, self.cycle + 1))
-        if second:
+        if cycles > 1 and (takes_residuals(chain) if own else second):
             self.adds.add(self.cycle + 1)
-            (self.behind if pixel["end"] else self.adds).update(range(self.cycle + 2, self.cycle + ADD_CYCLES))
+            (self.behind if pixel["end"] else self.adds).update(range(self.cycle + 2, self.cycle + cycles))
         return bool(pixel["end"] and store["post_compute"] and not geometry["local"])
 
     def compare_chain(self, found, chain: Operations) -> None:
@@ -286,15 +300,16 @@ REQUANT, ADD, LEAKY = (Instruction(Opcode.STORE_REQUANT, zero_point=3, low=-128,
 
 
 @pytest.mark.parametrize("second", [None, ADD, LEAKY], ids=["one_stage", "add", "leaky"])
-@pytest.mark.parametrize("name", ["spread", "winograd"])
-def test_rate(name, second, rng):
-    """A pixel a cycle, also from block to block; three with a residual; nine of a Winograd layer, with or without.
+@pytest.mark.parametrize("name, tiles", [("spread", False), ("winograd", True), ("two_multipliers", False),
+                                         ("two_multipliers", True), ("three_multipliers", False)])
+def test_rate(name, tiles, second, rng):
+    """A pixel a cycle, also from block to block; three with a residual, two or one if that is on other multipliers;
+    nine of a Winograd layer, with or without.
 
-    Eight in sixteen cycles that bend.
+    Eight in sixteen cycles that bend at their lanes' one multiplier.
     """
     config = CONFIGS[name]
     bench = SequencerBench(config, rng=rng)
-    tiles = name == "winograd"
     fields = {"words": WordForm.TILES, "position_words": 8} if tiles else {}
     geometry = Instruction(Opcode.STORE_SET, rows=2, cols=12, **fields)
     store = Instruction(Opcode.STORE, blocks=config.oc_groups)
@@ -303,11 +318,11 @@ def test_rate(name, second, rng):
         bench.program([geometry, REQUANT, *([second] if second else []), store])
         count = len(bench.pixels)
         await bench.until(ctx, lambda: not bench.pixels)
-        if second is LEAKY and not tiles:
+        if second is LEAKY and not tiles and not config.own_stage:
             starts = [at - bench.issued_at[0] for at in bench.issued_at[::8]]
             assert starts[:3] == [0, 16, 32]    # the first block's
             return
-        pace = WORDS if tiles else ADD_CYCLES if second else 1
+        pace = WORDS if tiles else config.residual_cycles if second is ADD else 1
         assert bench.issued_at[-1] - bench.issued_at[0] == pace * (count - 1)
 
     bench.run(compare, background=[bench.surround])

@@ -12,6 +12,7 @@ from cores.config.units import (
     limits,
     product,
     rows,
+    stages,
     stochastic,
     table,
     turn,
@@ -23,12 +24,13 @@ __all__ = ["UNITS", "Settings", "Unit"]
 
 UNITS: tuple[Unit, ...] = tuple(
     module.UNIT for module in (
-        depthwise, fusion, gather, binary, winograd, table, product, stochastic, rows, turn, limits))
+        depthwise, fusion, gather, binary, winograd, table, product, stochastic, rows, turn, stages, limits))
 
 
 @dataclass(frozen=True, kw_only=True)
 class Settings(
     limits.LimitsSettings,
+    stages.StagesSettings,
     rows.RowsSettings,
     turn.TurnSettings,
     stochastic.StochasticSettings,

@@ -41,8 +41,10 @@ class Unit:
     standard: Callable[[Core], Mapping[str, int]] = _ones
     #: Component of the machine -> what its area grows with by this unit.
     area: Mapping[str, AreaTerms] = field(default_factory=dict)
-    #: Whether layers can use it. Others are no part of ``--features all``, and no search tries them.
+    #: Whether layers can use it. No search tries others.
     computes: bool = True
+    #: Whether it is part of ``--features all``, if layers can use it. Searches try it in any case.
+    in_all: bool = True
     #: Whether the importer makes other layers where the machine has it, so that the processor is left less.
     imports: bool = False
 

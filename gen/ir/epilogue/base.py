@@ -51,7 +51,8 @@ class StoreOp(ABC):
     verb: ClassVar[str]
     #: What has the store engine do it; None: it is part of every STORE.
     opcode: ClassVar[Opcode | None] = None
-    #: Cycles of the store engine for a pixel of a block, where those are more than one.
+    #: Turns of a pixel of a block at the store engine's multipliers, where those are more than one: its cycles, if all
+    #: are at the same.
     cycles: ClassVar[int] = 1
     #: It takes first-stage results of FIRST_BITS.
     wide: ClassVar[bool] = False

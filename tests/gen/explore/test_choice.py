@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from boards.registry import get_board
-from cores.config import COMPUTING_FEATURES
+from cores.config import TRIED_FEATURES
 from gen.cli import main
 from gen.explore.choice import Choice, choose
 from gen.explore.errors import ExploreError
@@ -60,7 +60,7 @@ def test_units_that_pay_stay():
 def test_small_losses_do_not_add_up():
     """Units that save 0.6 % each: no more than one is left out."""
     choice, _ = chosen(lambda purpose, names: 100 - 0.6 * len(names) if purpose == "sparse" else None)
-    assert len(choice.chosen.features) == len(COMPUTING_FEATURES) - 1
+    assert len(choice.chosen.features) == len(TRIED_FEATURES) - 1
 
 
 def test_nothing_pays_is_found_at_once():

@@ -1,0 +1,1 @@
+"""Second stages with multipliers of their own."""
