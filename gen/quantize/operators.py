@@ -1,8 +1,10 @@
 """Operators of a float model that others make: sums, powers, averages and products, which are layers.
 
-Sum and Mean of several tensors; Einsum of two as a MatMul; MeanVarianceNormalization as InstanceNormalization, and
-LpNormalization as a normalisation by the mean of squares; and, in front of layers with weights alone, LpPool,
-GlobalLpPool, ReduceL1 and ReduceSumSquare, and LRN, whose sums of neighbouring channels are a 1x1 convolution.
+Sum and Mean of several tensors; Einsum of two as a MatMul; a product with a matrix that has more axes than it needs;
+MeanVarianceNormalization as InstanceNormalization; a Softmax of what is less than its maximum as one of that itself.
+And, in front of layers with weights alone, LpNormalization, also where it is written as its steps, as a normalisation
+by the mean of squares; LpPool, GlobalLpPool, ReduceL1 and ReduceSumSquare; and LRN, whose sums of neighbouring channels
+are a 1x1 convolution.
 """
 
 from collections.abc import Callable, Iterator
@@ -21,6 +23,8 @@ __all__ = ["spread_operators"]
 _WEIGHTED = ("Conv", "ConvTranspose", "Gemm", "MatMul")
 #: What is added to a variance that has nothing else beside it.
 _LEAST = 1e-9
+#: The least length that something is divided by is smaller.
+_TINY = 1e-3
 
 
 def spread_operators(model: onnx.ModelProto) -> onnx.ModelProto:
@@ -137,10 +141,16 @@ class _Spreading(Rewriting):
 
     def unit(self, node: NodeProto) -> Iterator[NodeProto]:
         """LpNormalization of the channels, by their length."""
-        attributes, shape = self._attributes(node), self._shape(node.input[0])
+        attributes = self._attributes(node)
+        if attributes.get("p", 2) == 2:
+            yield from self._unit(node, attributes.get("axis", -1))
+
+    def _unit(self, node: NodeProto, axis: int) -> Iterator[NodeProto]:
+        """A node's first input by its length along an axis, which is that of the channels."""
+        shape = self._shape(node.input[0])
         rank = len(shape)
-        axis = attributes.get("axis", -1) % rank if rank else 0
-        if attributes.get("p", 2) != 2 or axis not in (1, rank - 1) or not axis or not shape[axis]:
+        axis = axis % rank if rank else 0
+        if axis not in (1, rank - 1) or not axis or not shape[axis]:
             return
         perm = [number for number in range(rank) if number != axis] + [axis]
         source, last = node.input[0], axis == rank - 1
@@ -152,6 +162,59 @@ class _Spreading(Rewriting):
                                   result=node.output[0] if last else ""))
         if not last:
             yield self._node(node, "Transpose", made.output[0], perm=np.argsort(perm).tolist(), result=node.output[0])
+
+    def quotient(self, node: NodeProto) -> Iterator[NodeProto]:
+        """Div of something by its length, as PyTorch writes `normalize`."""
+        bounded = self._without(node.input[1], "Expand")
+        limit = self._made(bounded, "Clip") or self._made(bounded, "Max")
+        number = self._number(limit.input[1]) if limit is not None and len(limit.input) > 1 else None
+        if limit is None or number is None or not 0 <= number.max(initial=0) < _TINY or len(limit.input) > 2:
+            return
+        length = self._made(limit.input[0], "ReduceL2")
+        if length is None or length.input[0] != node.input[0] or not self._attributes(length).get("keepdims", 1):
+            return
+        axes = self._number(length.input[1]) if len(length.input) > 1 else np.array(
+            self._attributes(length).get("axes", []))
+        # The last one of four may be that of the pixels, or of a head.
+        rank = len(self._shape(node.input[0]))
+        if axes is not None and axes.size == 1 and (rank < 4 or axes.item() in (1, 1 - rank)):
+            yield from self._unit(node, int(axes.item()))
+
+    def product(self, node: NodeProto) -> Iterator[NodeProto]:
+        """MatMul with constants of one matrix."""
+        weights = self._number(node.input[1])
+        rank = len(self._shape(node.input[0]))
+        if weights is not None and 2 < weights.ndim <= rank and set(weights.shape[:-2]) == {1}:
+            matrix = self._constant(node.name, weights.reshape(weights.shape[-2:]))
+            yield helper.make_node("MatMul", [node.input[0], matrix], node.output, name=node.name)
+
+    def shares(self, node: NodeProto) -> Iterator[NodeProto]:
+        """Softmax of x - m, or m - x, where m is the same along its axis: DANet's, or for large numbers."""
+        less, shape = self._made(node.input[0], "Sub"), self._shape(node.input[0])
+        axis = self._attributes(node).get("axis", -1)
+        if less is None or not shape or max(o.version for o in self._model.opset_import if not o.domain) < 13:
+            return
+        alike = [self._is_alike(name, axis % len(shape)) for name in less.input]
+        if alike == [False, True]:
+            yield self._node(node, "Softmax", less.input[0], axis=axis, result=node.output[0])
+        if alike == [True, False]:
+            yield (turned := self._node(node, "Neg", less.input[1]))
+            yield self._node(node, "Softmax", turned.output[0], axis=axis, result=node.output[0])
+
+    def _is_alike(self, name: str, axis: int) -> bool:
+        """Whether a value is the maximum along an axis, perhaps repeated."""
+        largest = self._made(self._without(name, "Expand"), "ReduceMax")
+        shape = self._shape(largest.input[0]) if largest is not None else []
+        if largest is None or not shape or not self._attributes(largest).get("keepdims", 1):
+            return False
+        axes = self._number(largest.input[1]) if len(largest.input) > 1 else np.array(
+            self._attributes(largest).get("axes", []))
+        return axes is not None and [int(number) % len(shape) for number in axes.reshape(-1)] == [axis]
+
+    def _without(self, name: str, op: str) -> str:
+        """What a node of this operator made a value of; else the value."""
+        maker = self._made(name, op)
+        return name if maker is None else maker.input[0]
 
     def variance(self, node: NodeProto) -> Iterator[NodeProto]:
         """MeanVarianceNormalization of the pixels of a channel."""
@@ -211,6 +274,7 @@ class _Spreading(Rewriting):
 #: Operator -> what makes it, and whether also where no layer with weights follows.
 _OPERATORS: dict[str, tuple[Callable[[_Spreading, NodeProto], Iterator[NodeProto]], bool]] = {
     "Sum": (_Spreading.total, True), "Mean": (_Spreading.total, True), "Einsum": (_Spreading.einsum, True),
+    "MatMul": (_Spreading.product, True), "Softmax": (_Spreading.shares, True), "Div": (_Spreading.quotient, False),
     "LRN": (_Spreading.response, False), "LpNormalization": (_Spreading.unit, False),
     "MeanVarianceNormalization": (_Spreading.variance, False), "LpPool": (_Spreading.power_pool, False),
     "GlobalLpPool": (_Spreading.power_pool, False), "ReduceL1": (_Spreading.squares, False),

@@ -141,6 +141,7 @@ class _Planner:
         weighted = [node.name for node in model.graph.node if self._has_weights(node)]
         self._functions = functions(model, weighted)
         self._leading = leading_to(model, frozenset(weighted))
+        self._gates = self._softmax_gates()
         self._reaching = self._machine_leading()
 
     def run(self) -> Plan:
@@ -162,7 +163,7 @@ class _Planner:
                 if node.op_type == "Softmax" and node.output[0] in self._reaching:
                     self._quantise(name)        # a table in front of rows between products
                 self._settle(name)
-            self._give(node, _Kind.FLOAT)
+            self._give(node, _Kind.SUM if node.output[0] in self._gates else _Kind.FLOAT)
         elif weighted:
             self._layer(node)
         elif node.op_type == "Sign":
@@ -209,6 +210,18 @@ class _Planner:
         channels = dims[1] * groups if node.op_type == "Conv" else dims[1 - self._output_axis(node)]
         return prod(dims) <= _CHEAP * channels
 
+    def _softmax_gates(self) -> set[str]:
+        """Results of Softmax over the channels of maps, or of tokens, that something is multiplied with."""
+        factors = {name for node in self._graph.node if node.op_type == "Mul" for name in node.input
+                   if self._constants.keys().isdisjoint(node.input)}
+        found = set()
+        for node in self._graph.node:
+            rank = self._ranks.get(node.output[0], 0) if node.op_type == "Softmax" else 0
+            axis = next((a.i for a in node.attribute if a.name == "axis"), -1)
+            if node.output[0] in factors and rank in (3, 4) and axis % rank == (1 if rank == 4 else 2):
+                found.add(node.output[0])
+        return found
+
     def _machine_leading(self) -> set[str]:
         """Values that a layer with weights depends on by what the machine does, and nothing else in between."""
         wanted: set[str] = set()
@@ -219,7 +232,7 @@ class _Planner:
                 wanted.add(node.input[0])
             elif not wanted.isdisjoint(node.output) and (
                     node.output[0] in self._functions or self._has_layer(node)
-                    or (node.op_type == "Softmax" and node.output[0] in products)):
+                    or (node.op_type == "Softmax" and node.output[0] in products | self._gates)):
                 wanted.update(node.input)
         return wanted
 

@@ -28,6 +28,12 @@ def unit(b: FloatBuilder, x: str) -> tuple[str, int]:
     return b.node("LpNormalization", x, axis=1), CHANNELS
 
 
+def normalize(b: FloatBuilder, x: str) -> tuple[str, int]:
+    """As PyTorch exports it, over the channels."""
+    length = b.node("Clip", b.node("ReduceL2", x, axes=[1]), b.constant(np.float32(1e-12)))
+    return b.node("Div", x, b.node("Expand", length, b.node("Shape", x))), CHANNELS
+
+
 def lengths(b: FloatBuilder, x: str) -> tuple[str, int]:
     return b.node("LpPool", x, kernel_shape=[3, 2], strides=[2, 2], pads=[1, 0, 1, 0]), CHANNELS
 
@@ -68,7 +74,8 @@ def weights_first(b: FloatBuilder, x: str) -> tuple[str, int]:
     return b.node("Einsum", b.weights(6, CHANNELS), x, equation="oc,bchw->bohw"), 6
 
 
-PARTS = [response, unit, lengths, length, sizes, squares, absolute, total, mean, variance, pointwise, weights_first]
+PARTS = [response, unit, normalize, lengths, length, sizes, squares, absolute, total, mean, variance, pointwise,
+         weights_first]
 
 
 @pytest.mark.parametrize("part", PARTS, ids=lambda part: part.__name__)
@@ -111,6 +118,30 @@ def _run(model: onnx.ModelProto, x: np.ndarray) -> np.ndarray:
     return ort.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"]).run(None, {"x": x})[0]
 
 
+def test_a_matrix_of_three_axes(rng: Rng) -> None:
+    b = FloatBuilder(rng, [1, 5, 8])
+    model = b.model(b.node("MatMul", "x", b.constant(rng.normal(size=(1, 8, 6)))))
+    prepared = prepare(model)
+    assert [len(tensor.dims) for tensor in prepared.graph.initializer] == [2]
+    x = rng.normal(size=(1, 5, 8)).astype(np.float32)
+    np.testing.assert_allclose(_run(prepared, x), _run(model, x), rtol=0, atol=1e-5)
+
+
+@pytest.mark.parametrize("axis", [-1, 1])
+@pytest.mark.parametrize("turned", [False, True])
+def test_shares_of_what_is_less_than_the_maximum(turned: bool, axis: int, rng: Rng) -> None:
+    """Of the other axis it is not the same."""
+    b = FloatBuilder(rng, [1, 5, 8])
+    x = b.node("MatMul", "x", b.weights(8, 8))
+    largest = b.node("Expand", b.node("ReduceMax", x, axes=[axis]), b.node("Shape", x))
+    less = b.node("Sub", *((largest, x) if turned else (x, largest)))
+    model = b.model(b.node("MatMul", b.node("Softmax", less, axis=-1), b.weights(8, 3)), rank=3)
+    prepared = prepare(model)
+    assert ("ReduceMax" in {node.op_type for node in prepared.graph.node}) == (axis == 1)
+    x = rng.normal(size=(1, 5, 8)).astype(np.float32)
+    np.testing.assert_allclose(_run(prepared, x), _run(model, x), rtol=0, atol=1e-5)
+
+
 @pytest.mark.parametrize("attributes", [
     dict(kernel_shape=[3, 3], strides=[2, 2], ceil_mode=1), dict(kernel_shape=[2, 3], strides=[2, 2], ceil_mode=1),
     dict(kernel_shape=[3, 3], strides=[2, 2], pads=[1, 1, 1, 1], ceil_mode=1),
@@ -131,3 +162,12 @@ def test_at_the_end_they_stay(rng: Rng) -> None:
     b = FloatBuilder(rng, [1, 3, SIDE, SIDE])
     model = b.model(b.node("LpNormalization", b.node("Flatten", b.same_conv("x", 3, 4)), axis=1))
     assert "LpNormalization" in {node.op_type for node in prepare(model).graph.node}
+
+
+def test_a_gate_of_shares(rng: Rng, tmp_path: Path) -> None:
+    """A Softmax over the channels of a map, which is multiplied with another."""
+    b = FloatBuilder(rng, [1, 3, SIDE, SIDE])
+    x = b.node("Relu", b.same_conv("x", 3, CHANNELS))
+    gate = b.node("Softmax", b.same_conv(x, CHANNELS, CHANNELS, kernel=1), axis=1)
+    model = b.model(b.same_conv(b.node("Mul", x, gate), CHANNELS, 4, kernel=1), rank=4)
+    assert not host(compiled(model, tmp_path, config=NpuConfig.preset(64, product=1, rows=64)))
