@@ -14,6 +14,7 @@ import numpy as np
 from gen.ir.tensor import Part
 from gen.onnx.builder import GraphBuilder
 from gen.onnx.channels import chosen
+from gen.onnx.model import NodeError
 from gen.onnx.quant_scales import same
 from gen.onnx.values import Real
 
@@ -35,7 +36,12 @@ def permuted(graph: GraphBuilder, value: Real, *, made: bool = False) -> Real | 
         return None
     channel, pixel = np.divmod(value.order.reshape(channels, -1), pixels)
     groups = list(_groups(channel, pixel))
-    if (channel != channel[:, :1]).any() or len(groups) > _MAX_LAYERS:
+    if (channel != channel[:, :1]).any():
+        return None
+    _, pattern = np.unique(pixel, axis=0, return_inverse=True) if len(groups) > 2 else (None, np.zeros(channels))
+    if len(groups) > pattern.max() + 2:
+        return _sorted(graph, value, np.lexsort((channel[:, 0], pattern)), made=made)
+    if len(groups) > _MAX_LAYERS:
         return None
     key = (source.name,), size, value.order.tobytes() if len(groups) > 1 else pixel[0].tobytes()
     if len(groups) == 1 and channels < source.shape[0]:
@@ -46,6 +52,21 @@ def permuted(graph: GraphBuilder, value: Real, *, made: bool = False) -> Real | 
         graph.permuted[key] = _moved(graph, value, groups, pixel, size)
     order = np.arange(value.order.size).reshape(value.order.shape)
     return replace(value, quantised=replace(value.quantised, tensor=graph.permuted[key], order=order))
+
+
+def _sorted(graph: GraphBuilder, value: Real, places: np.ndarray, *, made: bool) -> Real | None:
+    """`permuted` with the channels of the same pixels beside each other, at ``places``, which are then picked in order:
+    as PixelUnshuffle has its channels.
+    """
+    beside = replace(value, quantised=replace(value.quantised, order=value.order[:, places]))
+    found = permuted(graph, beside, made=made)
+    if found is None:
+        return None
+    order = found.order[:, np.argsort(places)]
+    try:
+        return chosen(graph, replace(found, quantised=replace(found.quantised, order=order)))
+    except NodeError:       # too many for a layer
+        return None
 
 
 def _groups(channel: np.ndarray, pixel: np.ndarray) -> Iterator[tuple[int, int]]:

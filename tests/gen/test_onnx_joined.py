@@ -60,6 +60,18 @@ def test_depth_to_space(mode: str, rng: Rng, tmp_path: Path) -> None:
     assert len(moves(b, b.same_conv(y, 8, 4), tmp_path)) == 1
 
 
+@pytest.mark.parametrize("channels", [8, 40])
+def test_space_to_depth(channels: int, rng: Rng, tmp_path: Path) -> None:
+    """By a Reshape and a Transpose, as PyTorch's PixelUnshuffle is exported: a layer for each phase, and the channels
+    of all in order, though each channel's phases are beside each other.
+    """
+    b = FloatBuilder(rng, [1, 3, 6, 8])
+    split, whole = (b.constant(np.array(shape)) for shape in ((1, channels, 3, 2, 4, 2), (1, 4 * channels, 3, 4)))
+    y = b.node("Reshape", b.node("Relu", b.same_conv("x", 3, channels)), split)
+    y = b.node("Reshape", b.node("Transpose", y, perm=[0, 1, 3, 5, 2, 4]), whole)
+    assert len(moves(b, b.same_conv(y, 4 * channels, 4), tmp_path)) == 4
+
+
 @pytest.mark.parametrize("axis", [2, 3])
 def test_maps_one_after_the_other(axis: int, rng: Rng, tmp_path: Path) -> None:
     """Of different sizes, along rows or columns."""
