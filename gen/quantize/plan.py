@@ -261,7 +261,8 @@ class _Planner:
         shapes = [self._shapes.get(name, ()) for name in node.input]
         whole = max(shapes, key=lambda shape: sum(size != 1 for size in shape))
         return bool(whole) and all(
-            shape in (whole, (*whole[:2], *[1] * len(whole[2:])), (*whole[:1], 1, *whole[2:])) for shape in shapes)
+            shape in (whole, (*whole[:2], *[1] * len(whole[2:])), (*whole[:1], 1, *whole[2:]),
+                      (*whole[:1], *[1] * len(whole[2:]), *whole[-1:])) for shape in shapes)
 
     def _is_matrix_product(self, node: NodeProto) -> bool:
         """Whether a machine with gathered loads can be what multiplies matrices of two activations, as attention does,

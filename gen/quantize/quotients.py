@@ -1,8 +1,9 @@
 """Quotients, lengths and the Softmax of a map, as what a machine has: tables, averages and products.
 
 A quotient is a product with a reciprocal, which is a table. What divides may be repeated by an Expand; the reciprocal
-is in front of that. A length (ReduceL2) is the root of an average of squares. A Softmax over the pixels of one channel
-has no rows of channels: it is exponentials, divided by their sum.
+is in front of that. What divides and is guarded against zero stays float, but the mean of a vector by which that is
+divided (ConvNeXt V2): a convolution makes it for each channel. A length (ReduceL2) is the root of an average of
+squares. A Softmax over the pixels of one channel has no rows of channels: it is exponentials, divided by their sum.
 """
 
 from collections.abc import Iterator, Mapping
@@ -67,6 +68,7 @@ class _Quotients(Rewriting):
             return
         before = self._makers.get(other)
         if before is not None and is_guard(before, self._constants):
+            yield from self._by_mean(node, before)
             return
         if before is None or before.op_type != "Expand":
             yield (inverse := self._node(node, "Reciprocal", other))
@@ -75,6 +77,29 @@ class _Quotients(Rewriting):
         yield (inverse := self._node(node, "Reciprocal", before.input[0]))
         yield (repeated := self._node(node, "Expand", inverse.output[0], before.input[1]))
         yield self._node(node, "Mul", one, repeated.output[0], result=node.output[0])
+
+    def _by_mean(self, node: NodeProto, guard: NodeProto) -> Iterator[NodeProto]:
+        """A vector of channels, (N, 1, ..., C) or (N, C, 1, ...), by the mean of all of them."""
+        vector, shape = node.input[0], self._shapes.get(node.input[0], [])
+        names = [name for name in guard.input if name not in self._constants]
+        mean = self._made(names[0], "ReduceMean") if len(names) == 1 else None
+        wide = [axis for axis, size in enumerate(shape) if axis and size != 1]
+        if (mean is None or mean.input[0] != vector or len(wide) != 1 or not shape[wide[0]]
+                or not self._attributes(mean).get("keepdims", 1)
+                or [axis % len(shape) for axis in self._axes(mean)] != wide):
+            return
+        channels = shape[wide[0]]
+        sizes = [self._constant(node.name, np.array(numbers, np.int64)) for numbers in (
+            [-1, channels, 1, 1], [-1, *shape[1:]])]
+        yield (flat := self._node(node, "Reshape", vector, sizes[0]))
+        weights = self._constant(node.name, np.full((channels, channels, 1, 1), 1 / channels, np.float32))
+        yield (whole := self._node(node, "Conv", flat.output[0], weights))
+        tiny = next(name for name in guard.input if name in self._constants)
+        guarding = self._constant(node.name, numpy_helper.to_array(self._constants[tiny]).reshape(-1)[:1])
+        yield (total := self._node(node, "Add", whole.output[0], guarding))
+        yield (inverse := self._node(node, "Reciprocal", total.output[0]))
+        yield (made := self._node(node, "Mul", flat.output[0], inverse.output[0]))
+        yield self._node(node, "Reshape", made.output[0], sizes[1], result=node.output[0])
 
     def length(self, node: NodeProto) -> Iterator[NodeProto]:
         axes, keep = self._axes(node), self._attributes(node).get("keepdims", 1)

@@ -66,6 +66,23 @@ def mapped(b: FloatBuilder, x: str) -> str:
     return b.node("Mul", x, b.node("Expand", sums, b.constant(np.array([1, CHANNELS, SIDE, SIDE]))))
 
 
+def responses(b: FloatBuilder, x: str, *, last: bool = False) -> str:
+    """ConvNeXt V2's normalisation, of channels that are ``last`` or not."""
+    def over(op: str, value: str, *axes: int) -> str:
+        given = [b.constant(np.array(axes))] if b.opset > 17 else []
+        return b.node(op, value, *given, **({} if given else {"axes": axes}))
+
+    x = b.node("Transpose", x, perm=[0, 2, 3, 1]) if last else x
+    length = over("ReduceL2", x, *((1, 2) if last else (2, 3)))
+    mean = over("ReduceMean", length, -1 if last else 1)
+    y = b.node("Add", x, b.node("Mul", x, b.node("Div", length, b.node("Add", mean, b.constant(np.float32(1e-6))))))
+    return b.node("Transpose", y, perm=[0, 3, 1, 2]) if last else y
+
+
+def responses_last(b: FloatBuilder, x: str) -> str:
+    return responses(b, x, last=True)
+
+
 def network(rng: Rng, part, opset: int = 17) -> onnx.ModelProto:
     b = FloatBuilder(rng, [1, 3, SIDE, SIDE], opset=opset)
     x = part(b, b.same_conv("x", 3, CHANNELS, name="first"))
@@ -73,7 +90,7 @@ def network(rng: Rng, part, opset: int = 17) -> onnx.ModelProto:
 
 
 @pytest.mark.parametrize("opset", [17, 18])
-@pytest.mark.parametrize("part", [attention, one_head, quotient, mapped])
+@pytest.mark.parametrize("part", [attention, one_head, quotient, mapped, responses, responses_last])
 def test_numbers(part, opset: int, rng: Rng) -> None:
     model = network(rng, part, opset)
     x = rng.normal(size=(2, 3, SIDE, SIDE)).astype(np.float32)
@@ -84,7 +101,7 @@ def test_numbers(part, opset: int, rng: Rng) -> None:
     np.testing.assert_allclose(outputs_of(made, x), expected, rtol=1e-4, atol=1e-5 * np.abs(expected).max())
 
 
-@pytest.mark.parametrize("part", [attention, one_head, quotient, mapped])
+@pytest.mark.parametrize("part", [attention, one_head, quotient, mapped, responses, responses_last])
 def test_on_the_machine(part, rng: Rng, seed: int, tmp_path: Path) -> None:
     """One graph, whose layers are onnxruntime's but for a step."""
     model = network(rng, part)
