@@ -40,6 +40,8 @@ def paired(context: Context, a: Real, b: Real) -> tuple[Real, Real]:
                                 "that the model computes; --features product puts that on the accelerator",
                                 code="needs-unit", unit="product")
             return whole, vector
+        if (turned := _turned_vector(context, whole, vector)) is not None and context.units.have("product"):
+            return whole, turned
     if (other := _turned_like(context, b, a.order, shapes[0])) is not None:
         return a, other
     for made in (True, False):
@@ -103,6 +105,22 @@ def _repeats(context: Context, whole: Real, vector: Real) -> bool:
     except ValueError:
         return False
     return np.array_equal(spread, whole.order // prod(pixels))
+
+
+def _turned_vector(context: Context, whole: Real, vector: Real) -> Real | None:
+    """A vector whose numbers are pixels, as a convolution over channels makes them (ECA-Net), with channels in their
+    place; None for any other.
+    """
+    channels, *pixels = context.graph.tensors[whole.quantised.tensor].shape
+    source = context.graph.tensors[vector.quantised.tensor].shape
+    if source[0] != 1 or channels == 1 or prod(source) != channels or vector.order.size != channels:
+        return None
+    try:
+        spread = np.broadcast_to(vector.order, whole.order.shape)
+    except ValueError:
+        return None
+    turned = transposed(context, vector, (1, 1)) if np.array_equal(spread, whole.order // prod(pixels)) else None
+    return None if turned is None else replace(turned, quantised=replace(turned.quantised, order=vector.order))
 
 
 def _is_map(context: Context, whole: Real, other: Real) -> bool:

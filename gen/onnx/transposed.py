@@ -11,9 +11,9 @@ import numpy as np
 
 from gen.onnx.context import Context
 from gen.onnx.exact_products import can_move, picked
-from gen.onnx.values import Real
+from gen.onnx.values import Real, Value, is_plain
 
-__all__ = ["order_transposed", "transposed"]
+__all__ = ["as_pixels", "order_transposed", "transposed"]
 
 
 def order_transposed(order: np.ndarray, shape: tuple[int, int, int]) -> np.ndarray:
@@ -38,3 +38,16 @@ def transposed(context: Context, value: Real, size: tuple[int, int] | None = Non
         graph.transposed[key] = picked(graph, source, identity, by_channels=False, name=f"{source.name}/transposed")
     order = order_transposed(value.order, source.shape)
     return replace(value, quantised=replace(value.quantised, tensor=graph.transposed[key], order=order))
+
+
+def as_pixels(context: Context, value: Value | None) -> Value | None:
+    """A vector (1, 1, C), whose numbers are channels of a tensor, in one that has them as pixels; any other value as it
+    is.
+    """
+    if not isinstance(value, Real) or value.order.ndim != 3 or value.order.shape[1] != 1 or value.order.size < 2:
+        return value
+    real = replace(value, quantised=context.graph.tensor(value.quantised, value.scale, value.zero_point))
+    source = context.graph.tensors[real.quantised.tensor]
+    if source.shape != (real.order.size, 1, 1) or not is_plain(real.order):
+        return value
+    return transposed(context, real) or value

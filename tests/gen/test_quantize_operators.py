@@ -171,3 +171,16 @@ def test_a_gate_of_shares(rng: Rng, tmp_path: Path) -> None:
     gate = b.node("Softmax", b.same_conv(x, CHANNELS, CHANNELS, kernel=1), axis=1)
     model = b.model(b.same_conv(b.node("Mul", x, gate), CHANNELS, 4, kernel=1), rank=4)
     assert not host(compiled(model, tmp_path, config=NpuConfig.preset(64, product=1, rows=64)))
+
+
+@pytest.mark.parametrize("channels", [8, 20])
+def test_a_gate_of_neighbouring_channels(channels: int, rng: Rng, tmp_path: Path) -> None:
+    """ECA-Net's: a convolution over the channels of the mean, whose pixels they are meanwhile."""
+    b = FloatBuilder(rng, [1, 3, SIDE, SIDE])
+    x = b.node("Relu", b.same_conv("x", 3, channels))
+    last, between = (b.constant(np.array([axis])) for axis in (-1, 3))
+    row = b.node("Transpose", b.node("Squeeze", b.node("GlobalAveragePool", x), last), perm=[0, 2, 1])
+    row = b.node("Conv", row, b.constant(rng.normal(size=(1, 1, 3))), pads=[1, 1])
+    gate = b.node("Sigmoid", b.node("Unsqueeze", b.node("Transpose", row, perm=[0, 2, 1]), between))
+    model = b.model(b.same_conv(b.node("Mul", x, gate), channels, 4, kernel=1), rank=4)
+    assert not host(compiled(model, tmp_path, config=NpuConfig.preset(64, product=1, table=1, turn=1)))

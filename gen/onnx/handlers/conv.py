@@ -12,6 +12,7 @@ from gen.onnx.context import Context
 from gen.onnx.edges import pad_integer, stored
 from gen.onnx.model import Node, NodeError
 from gen.onnx.registry import Inputs, Registry, at
+from gen.onnx.transposed import as_pixels
 from gen.onnx.values import Padded, Real, Value, channels_shape
 from gen.onnx.weights import MAX_WEIGHTS, Kernel, bias_of, convolved, weights_of
 from gen.onnx.windows import MAX_KERNEL, MAX_PADS, Windows, dilated, resolve
@@ -157,7 +158,7 @@ def _below(context: Context, source: Real, folded: _Folded) -> Real | None:
 def convolution(context: Context, inputs: Inputs) -> Value:
     node = context.node
     padded = inputs[0] if isinstance(inputs[0], Padded) else None
-    source, dims = context.feature_map(padded.real if padded else inputs[0])
+    source, dims = context.feature_map(padded.real if padded else as_pixels(context, inputs[0]))
     weights, scale = weights_of(inputs[1], 0)
     rank = source.order.ndim
     if weights.ndim != rank:
