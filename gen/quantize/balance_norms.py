@@ -10,6 +10,7 @@ mean is subtracted, if channels are far apart: a copy more.
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
+from math import prod
 
 import numpy as np
 import onnx
@@ -30,6 +31,9 @@ _LARGEST = 2.0**16
 _APART, _ALIKE, _NEAR = 4.0, 1.25, 0.5
 #: Layers in front -> the axis of the output channels in their weights.
 _LAYERS = {"Conv": 0, "ConvTranspose": 1}
+#: From squares to what they are divided by: of each channel, with a factor perhaps, and of groups.
+_OF_CHANNELS = ["GlobalAveragePool", "Add", "Sqrt", "Reciprocal"]
+_OF_GROUPS = ["GlobalAveragePool", "Conv", "Add", "Sqrt", "Reciprocal", "Conv"]
 
 
 @dataclass(frozen=True)
@@ -90,11 +94,13 @@ class _Norms:
 
     def _norm(self, less: NodeProto) -> _Norm | None:
         source, mean = less.input
-        groups, guard = self._groups(mean, source), self._guard(less.output[0])
-        return None if groups is None or guard is None else _Norm(self._layer(source), mean, less.output[0], guard,
-                                                                  groups)
+        groups = self._groups(mean, source)
+        guard = self._guard(less.output[0], groups) if groups is not None else None
+        if groups is None or guard is None:
+            return None
+        return _Norm(self._layer(source, mean), mean, less.output[0], guard, groups)
 
-    def _layer(self, source: str) -> NodeProto | None:
+    def _layer(self, source: str, mean: str) -> NodeProto | None:
         layer = self._makers.get(source)
         if layer is None or layer.op_type not in _LAYERS or source in self._outputs or not all(
                 name in self._constants for name in layer.input[1:] if name):
@@ -103,44 +109,81 @@ class _Norms:
         readers = sorted(node.op_type for node in self._readers[source])
         taken = (readers != ["GlobalAveragePool", "Sub"] or layer.op_type == "ConvTranspose" and grouped
                  or layer.name in self._keep_float)
+        name = mean
+        while not taken and name != source:     # the mean, which becomes zero, is for the difference alone
+            taken, name = self._reader(name) is None, self._makers[name].input[0]
         return None if taken else layer
+
+    def _reader(self, name: str) -> NodeProto | None:
+        """What alone reads a value; None where anything else does."""
+        readers = self._readers[name]
+        return readers[0] if len(readers) == 1 and name not in self._outputs else None
+
+    def _between(self, name: str, end: NodeProto) -> list[NodeProto]:
+        """The nodes from a value to what ``end`` reads, each of which alone reads what the one before it makes; none
+        where it is otherwise.
+        """
+        steps = []
+        while (node := self._reader(name)) is not None and node.output[0] != end.output[0]:
+            steps.append(node)
+            name = node.output[0]
+        return steps if node is not None else []
+
+    def _matrix(self, node: NodeProto | None) -> np.ndarray | None:
+        """The weights, (outputs, inputs), of a 1x1 convolution without a bias; None of any other node."""
+        if node is None or node.op_type != "Conv" or len(node.input) > 2 or node.input[1] not in self._constants:
+            return None
+        weights = numpy_helper.to_array(self._constants[node.input[1]])
+        grouped = any(a.name == "group" and a.i != 1 for a in node.attribute)
+        return None if grouped or prod(weights.shape[2:]) != 1 else weights.reshape(weights.shape[:2])
 
     def _groups(self, mean: str, source: str) -> np.ndarray | None:
         """Of which group's mean a value is for each channel; None for any other value."""
         channels = self._channels.get(source, 0)
         groups = np.arange(channels)
-        spread, pool = self._makers.get(mean), self._makers.get(mean)
+        spread = pool = self._makers.get(mean)
         if spread is not None and spread.op_type == "Conv":
             gathered = self._makers.get(spread.input[0])
-            if gathered is None or gathered.op_type != "Conv" or spread.input[1] not in self._constants:
+            members, shares = self._matrix(spread), self._matrix(gathered)
+            if gathered is None or members is None or shares is None or len(members) != channels:
                 return None
-            members = numpy_helper.to_array(self._constants[spread.input[1]])
-            if len(members) != channels or not ((members != 0).reshape(channels, -1).sum(axis=1) == 1).all():
+            groups = (members != 0).argmax(axis=1)
+            if not (_is_within(members, groups) and _is_within(shares.T, groups)
+                    and np.allclose((members @ shares).sum(axis=1), 1, rtol=1e-4)):
                 return None
-            groups = members.reshape(channels, -1).argmax(axis=1)
             pool = self._makers.get(gathered.input[0])
         is_mean = pool is not None and pool.op_type == "GlobalAveragePool" and pool.input[0] == source
         return groups if channels and is_mean else None
 
-    def _guard(self, less: str) -> NodeProto | None:
-        """What adds a constant to the variances, of which the root is taken."""
+    def _guard(self, less: str, groups: np.ndarray) -> NodeProto | None:
+        """What adds a constant to the variances, of which the root is taken, by which ``less`` alone is divided."""
         readers = self._readers[less]
         squares = [node for node in readers if list(node.input) == [less, less] and node.op_type == "Mul"]
         others = [node for node in readers if node not in squares]
-        if less in self._outputs or not squares or [node.op_type for node in others] != ["Mul"]:
+        # The one square reads it twice.
+        if less in self._outputs or len(squares) != 2 or [node.op_type for node in others] != ["Mul"]:
             return None
-        node = squares[0]
-        for op in ("GlobalAveragePool", "Conv", "Add", "Sqrt"):
-            following = self._readers[node.output[0]]
-            if len(following) != 1 or node.output[0] in self._outputs:
-                return None
-            if following[0].op_type == op:
-                node = following[0]
-            elif op != "Conv":
-                return None
-        guard = self._makers[node.input[0]]
+        steps = self._between(squares[0].output[0], others[0])
+        ops = [node.op_type for node in steps]
+        if ops == _OF_GROUPS:
+            sums, factors = self._matrix(steps[1]), self._matrix(steps[-1])
+            fits = sums is not None and factors is not None and (
+                _is_within(sums.T, groups) and _is_within(factors, groups))
+        else:
+            scaled = steps[len(_OF_CHANNELS):]
+            fits = ops == [*_OF_CHANNELS, *["Mul" for _ in scaled]] and len(set(groups)) == len(groups) and not any(
+                self._constants.keys().isdisjoint(node.input) for node in scaled)
+        if not fits:
+            return None
+        guard = next(node for node in steps if node.op_type == "Add")
         constants = [self._constants[name] for name in guard.input if name in self._constants]
         return guard if len(constants) == 1 and numpy_helper.to_array(constants[0]).size == 1 else None
+
+
+def _is_within(weights: np.ndarray, groups: np.ndarray) -> bool:
+    """Whether weights (channels, groups) are zero for the groups that a channel is not of."""
+    others = groups[:, None] != np.arange(weights.shape[1])
+    return weights.shape[0] == len(groups) and groups.max() < weights.shape[1] and not weights[others].any()
 
 
 def _rescale(model: onnx.ModelProto, norm: _Norm, mean: np.ndarray, square: np.ndarray) -> bool:

@@ -118,11 +118,12 @@ class _Steps(Rewriting):
         """Of what a value is the variance, over which axis; or, with False, the mean of squares."""
         maker = self._makers.get(name)
         if maker is not None and maker.op_type in ("Relu", "Max"):     # no less than zero
-            lowest = self._with_constant(maker)[1] if maker.op_type == "Max" else np.zeros(1)
+            name, lowest = maker.input[0], np.zeros(1) if maker.op_type == "Relu" else None
+            if len(maker.input) == 2:
+                name, lowest = self._with_constant(maker)
             if lowest is None or lowest.any():
                 return None
-            name = next(name for name in maker.input if name in self._makers)
-            maker = self._makers[name]
+            maker = self._makers.get(name)
         less = self._makers.get(name) if maker is not None and maker.op_type == "Sub" else None
         mean = self._made(less.input[0] if less is not None else name, "ReduceMean")
         square = self._makers.get(mean.input[0]) if mean is not None else None

@@ -20,10 +20,11 @@ from gen.quantize.rewriting import Rewriting
 
 __all__ = ["spread_linear_attention"]
 
-#: A guard against a divisor of zero is smaller.
-_GUARD = 1e-3
+#: A guard against a divisor of zero is as small at most: what is left out adds no more than that to a sum.
+_GUARD = 1e-5
 #: That of a divisor that is about 1.
 _OWN_GUARD = 1e-9
+
 
 def spread_linear_attention(model: onnx.ModelProto) -> onnx.ModelProto:
     """``model`` with such layers in the place of the quotient, of tensors (1, heads, tokens, D) or, transposed, (1,
@@ -59,7 +60,7 @@ class _Attention(Rewriting):
             return None
         divisor, guard = next(((name, number) for name, other in (total.input, total.input[::-1])
                                if (number := self._number(other)) is not None), ("", None))
-        if guard is None or guard.size != 1 or not 0 <= guard.item() < _GUARD:
+        if guard is None or guard.size != 1 or not 0 <= guard.item() <= _GUARD:
             return None
         parts = [self._part(name) for name in (node.input[0], divisor)]
         if None in parts:
@@ -79,7 +80,10 @@ class _Attention(Rewriting):
         value, sizes = self._beside_ones(padded, axis), self._shapes.get(key, [])
         if not value or not all(self._is_positive(name) for name in (query, key)):
             return None
-        if sizes[:2] != shape[:2] or not all((*sizes[1:], *self._shapes[query][1:], *self._shapes[value][1:])):
+        others = [self._shapes.get(name, []) for name in (query, value)]
+        if any(len(other) != 4 or other[:2] != shape[:2] for other in (sizes, *others)):
+            return None     # some are repeated for all heads or samples
+        if not all((*sizes[1:], *others[0][1:], *others[1][1:])):
             return None
         return _Quotient(query, key, value, turned)
 
@@ -108,7 +112,7 @@ class _Attention(Rewriting):
     def _beside_ones(self, name: str, axis: int) -> str:
         """What has got one more place of an axis, which is 1 everywhere; "" for anything else."""
         maker = self._makers.get(name)
-        if maker is None:
+        if maker is None or len(self._shapes.get(name, [])) != 4:
             return ""
         if maker.op_type == "Concat" and len(maker.input) == 2 and self._attributes(maker)["axis"] % 4 == axis:
             ones = self._number(maker.input[1])

@@ -18,6 +18,9 @@ __all__ = ["bound_masks", "make_masks_finite"]
 
 #: What masks a key at most; other numbers are biases of positions.
 _MASKED = -100.0
+#: What lower numbers become in a float model, where scores may be of any size; in the place of scores no higher one
+#: masks for certain.
+_LOWEST = -10_000.0
 #: How far a masked key is below the lowest score: its share is e^-8 of another's at most.
 _BELOW = 8.0
 #: The least range of scores beside a mask: steps of a sum's operands may not be too different.
@@ -25,12 +28,12 @@ _RANGE = 1.0
 
 
 def make_masks_finite(model: onnx.ModelProto) -> onnx.ModelProto:
-    """``model`` with `_MASKED` in the place of lower numbers, in a constant of its own for each sum."""
+    """``model`` with `_LOWEST` in the place of lower numbers, in a constant of its own for each sum."""
     taken = {name for node in model.graph.node for name in (*node.input, *node.output)}
     taken |= {tensor.name for tensor in model.graph.initializer}
     _add_choices(model, taken)
     for node, tensor in list(_masks(model)):
-        mask = np.maximum(numpy_helper.to_array(tensor), np.float32(_MASKED))
+        mask = np.maximum(numpy_helper.to_array(tensor), np.float32(_LOWEST))
         own = unique(f"{node.name}/mask", taken)
         taken.add(own)
         node.input[list(node.input).index(tensor.name)] = own
@@ -39,9 +42,10 @@ def make_masks_finite(model: onnx.ModelProto) -> onnx.ModelProto:
 
 
 def _add_choices(model: onnx.ModelProto, taken: set[str]) -> None:
-    """Sums in the place of Wheres that choose between scores and a number that masks them, by a constant."""
-    constant_of = constants_of(model.graph)
-    read = {node.input[0] for node in model.graph.node if node.op_type == "Softmax"}
+    """Sums in the place of Wheres that choose between scores and a number that masks them, by a constant, and leave
+    each row a key.
+    """
+    constant_of, read = constants_of(model.graph), _of_softmax(model)
     for node in model.graph.node:
         if node.op_type != "Where" or node.output[0] not in read:
             continue
@@ -50,9 +54,11 @@ def _add_choices(model: onnx.ModelProto, taken: set[str]) -> None:
             continue
         place = 1 if numbers[0] is None else 0
         number = numbers[place]
-        if number is None or number.dtype != np.float32 or number.max(initial=_MASKED) > _MASKED:
+        if number is None or number.dtype != np.float32 or number.max(initial=_LOWEST) > _LOWEST:
             continue
         mask = np.where(chosen, *((np.float32(0), number) if place else (number, np.float32(0))))
+        if not mask.ndim or not (mask == 0).any(axis=-1).all():
+            continue
         own = unique(f"{node.name}/mask", taken)
         taken.add(own)
         model.graph.initializer.append(numpy_helper.from_array(mask, own))
@@ -101,10 +107,16 @@ def _of_choices(model: onnx.ModelProto, found: Mapping[str, tuple[float, float]]
 
 def _masks(model: onnx.ModelProto) -> Iterator[tuple[NodeProto, TensorProto]]:
     """Sums that a Softmax reads, and their constants that mask something."""
-    constants = {tensor.name: tensor for tensor in model.graph.initializer}
-    read = {node.input[0] for node in model.graph.node if node.op_type == "Softmax"}
+    constants, read = {tensor.name: tensor for tensor in model.graph.initializer}, _of_softmax(model)
     for node in model.graph.node:
         if node.op_type == "Add" and node.output[0] in read:
             for tensor in (constants[name] for name in list(node.input) if name in constants):
                 if tensor.data_type == TensorProto.FLOAT and numpy_helper.to_array(tensor).min(initial=0) <= _MASKED:
                     yield node, tensor
+
+
+def _of_softmax(model: onnx.ModelProto) -> set[str]:
+    """Values that Softmaxes read, and nothing else."""
+    read = {node.input[0] for node in model.graph.node if node.op_type == "Softmax"}
+    others = {name for node in model.graph.node if node.op_type != "Softmax" for name in node.input}
+    return read - others - {value.name for value in model.graph.output}

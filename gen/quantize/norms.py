@@ -100,7 +100,7 @@ class _Norms(Rewriting):
     def _grouped(self, source: str, result: str) -> tuple[str, str]:
         """Input and result of what a node normalises between two Reshapes, or of the node alone."""
         before, readers = self._made(source, "Reshape"), self._readers.get(result, [])
-        if before is None or [node.op_type for node in readers] != ["Reshape"]:
+        if before is None or [node.op_type for node in readers] != ["Reshape"] or result in self._outputs:
             return source, result
         outer, ends = before.input[0], readers[0].output[0]
         whole, back, grouped = (self._shapes.get(name, []) for name in (outer, ends, source))
@@ -111,7 +111,7 @@ class _Norms(Rewriting):
         """With the Mul of a constant for each channel that is the only reader."""
         readers = self._readers.get(norm.result, [])
         channels = len(norm.scale)
-        if [node.op_type for node in readers] != ["Mul"] or norm.bias.any():
+        if [node.op_type for node in readers] != ["Mul"] or norm.bias.any() or norm.result in self._outputs:
             return norm
         number = next((self._number(name) for name in readers[0].input if name in self._constants), None)
         column = (channels, *(1 for _ in self._shapes[norm.source][2:]))

@@ -231,7 +231,9 @@ class _Spreading(Rewriting):
         attributes, shape = self._attributes(node), self._shape(node.input[0])
         power = attributes.pop("p", 2)
         kernel = attributes.get("kernel_shape", shape[2:])
-        if power not in (1, 2) or not kernel or not all(kernel):
+        if power not in (1, 2) or not kernel or not all(kernel) or attributes.pop("ceil_mode", 0):
+            return      # averages do not count what windows have beyond the padding
+        if set(attributes.pop("dilations", [1])) != {1}:
             return
         square = power == 2
         yield (sizes := self._node(node, *(("Mul", *node.input, *node.input) if square else ("Abs", *node.input))))
@@ -245,7 +247,9 @@ class _Spreading(Rewriting):
         """ReduceSumSquare, and ReduceL1 of absolute values."""
         kept = {name: value for name, value in self._attributes(node).items() if name in ("axes", "keepdims")}
         axes = self._number(node.input[1]) if len(node.input) > 1 else np.array(kept.get("axes", []))
-        shape = self._shape(node.input[0])
+        shape, number = self._shape(node.input[0]), self._number(node.input[0])
+        if node.input[0] in self._integers or number is not None and number.dtype != np.float32:
+            return
         if axes is None or not axes.size or not shape or not all(shape[axis] for axis in axes.tolist()):
             return
         operands = ("Abs", node.input[0]) if node.op_type == "ReduceL1" else ("Mul", node.input[0], node.input[0])

@@ -19,7 +19,9 @@ _INTEGERS = (TensorProto.INT32, TensorProto.INT64)
 
 
 class Rewriting:
-    """Who makes and reads each value, and its shape, 0 for a size that is not known."""
+    """Who makes and reads each value, and its shape, 0 for a size that is not known. Outputs of the model are read by
+    who runs it, too.
+    """
 
     #: Whether shapes are to be followed through what computes them.
     DATA_PROP: ClassVar[bool] = False
@@ -36,7 +38,8 @@ class Rewriting:
         self._constants = {tensor.name: tensor for tensor in model.graph.initializer}
         self._constant_of = constants_of(model.graph)
         self._makers = {name: node for node in model.graph.node for name in node.output}
-        self._readers: dict[str, list[NodeProto]] = {value.name: [] for value in model.graph.output}
+        self._outputs = {value.name for value in model.graph.output}
+        self._readers: dict[str, list[NodeProto]] = {name: [] for name in self._outputs}
         for node in model.graph.node:
             for name in node.input:
                 self._readers.setdefault(name, []).append(node)

@@ -6,12 +6,14 @@ shift in front of a Sign, which `fold_shifts` has the read tensor made with.
 """
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from math import prod
 
 import numpy as np
 import onnx
 from onnx import NodeProto, TensorProto, helper, numpy_helper
 
+from gen.onnx.light import inferred
 from gen.onnx.names import unique
 from gen.onnx.passes import drop_unused
 
@@ -30,9 +32,9 @@ def move_shifts(model: onnx.ModelProto) -> onnx.ModelProto:
     """(u + v) + c -> (u + c) + v, where a layer with a bias makes u; and of p + c, where every reader adds another
     constant or such a u to it, each reader takes c and reads p. The numbers are the same but for the order of sums.
     """
-    moved = True
+    shapes, moved = _shapes(model), True
     while moved:
-        moved = any(_Shift(model, node).move() for node in _sums_with_constants(model))
+        moved = any(_Shift(model, node, shapes).move() for node in _sums_with_constants(model))
     return drop_unused(model)
 
 
@@ -42,11 +44,20 @@ def fold_shifts(model: onnx.ModelProto) -> onnx.ModelProto:
 
     An x that is PRelu(v), with slopes s of 1 at most, becomes ``v + Relu((s - 1) * v)`` for that, with c in v.
     """
-    model = drop_unused(model)
+    model, shapes = drop_unused(model), _shapes(model)
     # The last first: where shifts follow each other, they become one.
-    while any(_Shift(model, node).fold() for node in reversed(_sums_with_constants(model))):
+    while any(_Shift(model, node, shapes).fold() for node in reversed(_sums_with_constants(model))):
         model = drop_unused(model)
     return model
+
+
+def _shapes(model: onnx.ModelProto) -> Mapping[str, list[int]]:
+    """Of values, as far as they are known, 0 for a size that is not; of none where there is nothing to move."""
+    if not _sums_with_constants(model):
+        return {}
+    graph = inferred(model)
+    return {value.name: [dim.dim_value for dim in value.type.tensor_type.shape.dim]
+            for value in (*graph.input, *graph.value_info, *graph.output)}
 
 
 def _reaches_beyond(node: NodeProto) -> bool:
@@ -64,44 +75,58 @@ def _sums_with_constants(model: onnx.ModelProto) -> list[NodeProto]:
 class _Shift:
     """An Add of one number for each channel, or for all, to an activation; or any other, which is not moved."""
 
-    def __init__(self, model: onnx.ModelProto, node: NodeProto) -> None:
-        self._graph, self._node = model.graph, node
+    def __init__(self, model: onnx.ModelProto, node: NodeProto, shapes: Mapping[str, list[int]]) -> None:
+        self._graph, self._node, self._shapes = model.graph, node, shapes
         self._constants = {tensor.name: tensor for tensor in model.graph.initializer}
         self._makers = {name: other for other in model.graph.node for name in other.output}
         self._uses = Counter(name for other in model.graph.node for name in other.input)
-        self._uses.update(value.name for value in model.graph.output)
+        self._outputs = {value.name for value in model.graph.output}
+        self._uses.update(self._outputs)
 
     def move(self) -> bool:
         """Whether it was moved; what it made is then read by nothing."""
-        found = self._split(self._node)
-        if found is None or not self._uses[self._node.output[0]]:
+        found, result = self._split(self._node), self._node.output[0]
+        if found is None or not self._uses[result] or result in self._outputs:
             return False
         source, shift = found
         return self._into_sum(source, shift) or self._into_readers(source, shift)
 
     def _split(self, node: NodeProto) -> tuple[str, TensorProto] | None:
-        """The activation and the constant that an Add has, of one number for each channel."""
+        """The activation and the constant that an Add has, of one number for each of its channels, or for all."""
         for source, other in (node.input, reversed(node.input)):
             constant = self._constants.get(other)
             if constant is not None and source not in self._constants:
-                shape = list(constant.dims)
+                shape, size = list(constant.dims), prod(constant.dims)
                 per_channel = len(shape) in (3, 4) and shape[-2:] == [1, 1] and shape[:-3] in ([], [1])
-                return (source, constant) if per_channel or shape == [] else None
+                fits = len(self._shapes.get(source, [])) >= len(shape) and self._has_channels(source, size)
+                return (source, constant) if (per_channel and fits) or shape == [] else None
         return None
 
-    def _layer(self, name: str) -> NodeProto | None:
-        """What makes a value that nothing else reads, if it is a layer with a constant bias, or with none."""
+    def _has_channels(self, name: str, size: int) -> bool:
+        """Whether so many numbers are one for each channel of a value (N, C, H, W), or one for all."""
+        shape = self._shapes.get(name, [])
+        return size == 1 or (len(shape) == 4 and shape[1] == size)
+
+    def _layer(self, name: str, size: int) -> NodeProto | None:
+        """What makes a value that nothing else reads, if it is a layer with a constant bias, or with none, to which
+        ``size`` numbers can be added.
+        """
         maker = self._makers.get(name)
-        if maker is None or maker.op_type not in _BIASED or self._uses[name] != 1:
+        if maker is None or maker.op_type not in _BIASED or self._uses[name] != 1 or not self._has_channels(name, size):
             return None
         return maker if self._has_constants(maker) else None
+
+    def _layer_of_sum(self, node: NodeProto, size: int, besides: str = "") -> NodeProto | None:
+        """The first `_layer` of what an Add adds up, ``besides`` aside."""
+        found = (self._layer(name, size) for name in node.input if name != besides)
+        return next((layer for layer in found if layer is not None), None)
 
     def _into_sum(self, source: str, shift: TensorProto) -> bool:
         """Into a layer in front of the sum that the shift is added to."""
         maker = self._makers.get(source)
         if maker is None or maker.op_type != "Add" or self._uses[source] != 1:
             return False
-        layer = next(filter(None, map(self._layer, maker.input)), None)
+        layer = self._layer_of_sum(maker, prod(shift.dims))
         if layer is None:
             return False
         self._add(layer, shift)
@@ -118,7 +143,7 @@ class _Shift:
         layers: list[NodeProto | None] = []
         for node in readers:
             others = [name for name in node.input if name != result]
-            layer = self._layer(others[0]) if node.op_type == "Add" and others else None
+            layer = self._layer(others[0], prod(shift.dims)) if node.op_type == "Add" and others else None
             if layer is None and (node.op_type != "Add" or self._split(node) is None):
                 return False
             layers.append(layer)
@@ -145,7 +170,8 @@ class _Shift:
         signs = bool(readers) and all(node.op_type == "Sign" for node in readers)
         if (others and not signs) or self._uses[result] != len(readers):
             return False
-        takes, give = self._taking(source, others, 1), self._giving(source)
+        size = prod(shift.dims)
+        takes, give = self._taking(source, others, size, 1), self._giving(source, size)
         if takes is None or give is None:
             return False
         number = numpy_helper.to_array(shift).reshape(-1).astype(np.float32)
@@ -155,32 +181,33 @@ class _Shift:
         self._replace(result, source)
         return True
 
-    def _taking(self, name: str, readers: list[NodeProto], besides: int = 0) -> list[_Take] | None:
-        """What has readers of a value, and nothing else but so many, do as before where that grows by what they get;
-        None if one of them cannot.
+    def _taking(self, name: str, readers: list[NodeProto], size: int, besides: int = 0) -> list[_Take] | None:
+        """What has readers of a value, and nothing else but so many, do as before where that grows by the ``size``
+        numbers that they get; None if one of them cannot.
         """
         if self._uses[name] != len(readers) + besides:
             return None
         takes: list[_Take] = []
         for node in readers:
-            found = self._taking_of(name, node)
+            found = self._taking_of(name, node, size)
             if found is None:
                 return None
             takes += found
         return takes
 
-    def _taking_of(self, name: str, node: NodeProto) -> list[_Take] | None:
+    def _taking_of(self, name: str, node: NodeProto, size: int) -> list[_Take] | None:
         """As `_taking`, of a single reader."""
         if node.op_type == "Add":
             split = self._split(node)
             if split is not None:
                 return [lambda number: self._add_to_constant(node, number)] if split[0] == name else None
-            layer = next(filter(None, (self._layer(other) for other in node.input if other != name)), None)
+            layer = self._layer_of_sum(node, size, name)
             return None if layer is None else [lambda number: self._add_numbers(layer, number)]
         if _reaches_beyond(node):
             return None
         if node.op_type in _POOLS and len(node.output) == 1:
-            return self._taking(node.output[0], [other for other in self._graph.node if node.output[0] in other.input])
+            readers = [other for other in self._graph.node if node.output[0] in other.input]
+            return self._taking(node.output[0], readers, size)
         if node.op_type == "Conv" and node.input[0] == name and self._has_constants(node):
             return [lambda number: self._add_numbers(node, self._weighted(node, number))]
         return None
@@ -193,9 +220,9 @@ class _Shift:
         sums = weights.reshape(*weights.shape[:2], -1).sum(axis=2).reshape(groups, -1, weights.shape[1])
         return (sums * inputs).sum(axis=2).ravel().astype(np.float32)
 
-    def _giving(self, name: str, *, bent: bool = False) -> _Take | None:
-        """What adds to a value, for all its readers, where its layer has a bias; None if it cannot be. ``bent``: for a
-        PRelu, a maximum or a Concat, of which it has to be the only reader.
+    def _giving(self, name: str, size: int, *, bent: bool = False) -> _Take | None:
+        """What adds ``size`` numbers to a value, for all its readers, where its layer has a bias; None if it cannot be.
+        ``bent``: for a PRelu, a maximum or a Concat, of which it has to be the only reader.
         """
         maker = self._makers.get(name)
         if maker is None or (bent and self._uses[name] != 1):
@@ -205,15 +232,16 @@ class _Shift:
         if maker.op_type == "Add":
             if self._split(maker) is not None:
                 return lambda number: self._add_to_constant(maker, number)
-            layer = next(filter(None, map(self._layer, maker.input)), None)
+            layer = self._layer_of_sum(maker, size)
             return None if layer is None else lambda number: self._add_numbers(layer, number)
         if maker.op_type == "MaxPool":      # which leaves padding out
-            return self._giving(maker.input[0], bent=True) if len(maker.output) == 1 else None
+            return self._giving(maker.input[0], size, bent=True) if len(maker.output) == 1 else None
         if maker.op_type == "Concat":
             return self._giving_parts(maker)
         if maker.op_type != "PRelu" or bent or maker.input[1] not in self._constants:
             return None
-        slopes, give = numpy_helper.to_array(self._constants[maker.input[1]]), self._giving(maker.input[0], bent=True)
+        slopes = numpy_helper.to_array(self._constants[maker.input[1]])
+        give = self._giving(maker.input[0], size, bent=True)
         # One with a single slope is in the layer in front of it.
         per_channel = slopes.ndim in (3, 4) and slopes.size == slopes.shape[-3] > 1
         if give is None or not per_channel or slopes.max() > 1:
@@ -227,25 +255,19 @@ class _Shift:
     def _giving_parts(self, node: NodeProto) -> _Take | None:
         """`_giving` of channels side by side."""
         axis = next(a.i for a in node.attribute if a.name == "axis")
-        sizes = [self._channels(name) for name in node.input]
-        gives = [self._giving(name, bent=True) for name in node.input]
-        if axis != 1 or len(set(node.input)) < len(node.input) or None in sizes or None in gives:
+        sizes = [self._shapes[name][1] if len(self._shapes.get(name, [])) == 4 else 0 for name in node.input]
+        if axis != 1 or len(set(node.input)) < len(node.input) or not all(sizes):
             return None
-        ends = np.cumsum([size for size in sizes if size is not None])
+        gives = [self._giving(name, size, bent=True) for name, size in zip(node.input, sizes, strict=True)]
+        if None in gives:
+            return None
+        ends = np.cumsum(sizes)
 
         def give(number: np.ndarray) -> None:
             for part, of_part in zip(gives, np.split(np.broadcast_to(number, ends[-1]), ends[:-1]), strict=True):
                 assert part is not None
                 part(of_part)
         return give
-
-    def _channels(self, name: str) -> int | None:
-        """How many a layer has that makes a value, or that a sum has for it."""
-        maker = self._makers.get(name)
-        layer = maker if maker is not None and maker.op_type in _BIASED else next(
-            filter(None, map(self._layer, maker.input)), None) if maker is not None and maker.op_type == "Add" else None
-        weights = None if layer is None else self._constants.get(layer.input[1])
-        return None if weights is None else weights.dims[0]
 
     def _bend(self, node: NodeProto, slopes: np.ndarray, shift: np.ndarray) -> None:
         """A PRelu of what has got a shift, and the same shift of its result, as a sum."""

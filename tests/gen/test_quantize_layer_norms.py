@@ -154,3 +154,16 @@ def test_of_other_squares(wrong: str, rng: np.random.Generator) -> None:
     y = b.node("Add", b.node("Mul", x, factor), b.node("Sub", b.constant(rng.normal(size=CHANNELS)), share))
     model = b.model(b.node("MatMul", y, b.weights(CHANNELS, 4)), rank=4)
     assert "LayerNormalization" not in {node.op_type for node in prepare(model).graph.node}
+
+
+@pytest.mark.parametrize("under", ["relu", "one", "three"])
+def test_roots_of_other_values(under: str, rng: np.random.Generator) -> None:
+    """What is no variance stays, and hides no normalisation after it."""
+    b = FloatBuilder(rng, [1, SIDE, CHANNELS])
+    value = {"relu": lambda: b.node("Relu", "x"), "one": lambda: b.node("Max", b.node("Exp", "x")),
+             "three": lambda: b.node("Max", "x", b.node("Neg", "x"), b.constant(np.float32(0)))}[under]()
+    x = b.node("Div", "x", b.node("Sqrt", b.node("Add", value, b.constant(np.float32(1)))))
+    model = b.model(b.node("MatMul", steps(b, x, -1), b.weights(CHANNELS, 4)), rank=3)
+    made, x = prepare(model), rng.normal(size=(1, SIDE, CHANNELS)).astype(np.float32)
+    assert "LayerNormalization" in {node.op_type for node in made.graph.node}
+    np.testing.assert_allclose(outputs_of(made, x), outputs_of(model, x), rtol=0, atol=1e-4)

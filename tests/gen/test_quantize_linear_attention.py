@@ -24,8 +24,10 @@ WIDTH, TOKENS = HEADS * SIZE, SIDE * SIDE
 
 
 def network(rng: Rng, *, turned: bool, batch: int | str = 1, split: bool = False, bias: float = 0.0,
-            positive: bool = True) -> onnx.ModelProto:
-    """As timm's EfficientViT, or, ``turned``, as the one of its authors: (1, heads, D, tokens). ``bias``: of q."""
+            positive: bool = True, guard: float = 1e-15, one_query: bool = False) -> onnx.ModelProto:
+    """As timm's EfficientViT, or, ``turned``, as the one of its authors: (1, heads, D, tokens). ``bias``: of q.
+    ``one_query``: that of the first head, for all.
+    """
     b = FloatBuilder(rng, [batch, 3, SIDE, SIDE], opset=17)
     axis, row = (2, 3) if turned else (3, 2)
 
@@ -43,6 +45,7 @@ def network(rng: Rng, *, turned: bool, batch: int | str = 1, split: bool = False
     query, key, value = (part(y, number * SIZE, (number + 1) * SIZE) for number in range(3))
     query, key = (b.node("Relu", name) for name in (query, key)) if positive else (query, key)
     key = b.node("Transpose", key, perm=[0, 1, 3, 2])
+    query = b.node("Slice", query, *map(integers, (0, 1, 1))) if one_query else query
     pads = [0] * 8
     pads[4 + axis] = 1
     value = b.node("Pad", value, integers(*pads), b.constant(np.float32(1)))
@@ -55,7 +58,7 @@ def network(rng: Rng, *, turned: bool, batch: int | str = 1, split: bool = False
         b.nodes.append(onnx.helper.make_node("Split", [sums, integers(SIZE, 1)], [above, below], axis=axis))
     else:
         above, below = part(sums, 0, -1), part(sums, -1, 2**63 - 1)
-    y = b.node("Div", above, b.node("Add", below, b.constant(np.float32(1e-15))))
+    y = b.node("Div", above, b.node("Add", below, b.constant(np.float32(guard))))
     y = y if turned else b.node("Transpose", y, perm=[0, 1, 3, 2])
     y = b.node("Reshape", y, integers(-1, WIDTH, SIDE, SIDE))
     return b.model(b.same_conv(y, WIDTH, 4, kernel=1, name="y"), rank=4)
@@ -85,6 +88,14 @@ def test_queries_of_zero(rng: Rng) -> None:
 def test_what_may_be_negative_stays(rng: Rng) -> None:
     """The sum of its channels may be zero where the quotient is not."""
     assert any(node.op_type == "Div" for node in prepare(network(rng, turned=False, positive=False)).graph.node)
+
+
+@pytest.mark.parametrize("changes", [dict(guard=5e-4), dict(one_query=True)], ids=str)
+def test_others_stay(changes: dict, rng: Rng) -> None:
+    """What adds to a sum, and queries of other heads than the keys."""
+    model, x = network(rng, turned=False, **changes), rng.normal(size=(2, 3, SIDE, SIDE)).astype(np.float32) / 50
+    expected = outputs_of(model, x)
+    np.testing.assert_allclose(outputs_of(prepare(model), x), expected, rtol=1e-4, atol=1e-5 * np.abs(expected).max())
 
 
 @pytest.mark.parametrize("turned", [False, True])

@@ -11,6 +11,7 @@ from cores.config import NpuConfig
 from gen.check.compare import compare_model
 from gen.onnx.importer import load_model
 from gen.onnx.machine import Machine
+from gen.quantize.prepare import prepare
 from gen.quantize.quantize import quantize
 from tests.gen.float_models import FloatBuilder
 from tests.gen.quantizing import outputs_of, quantized
@@ -67,3 +68,27 @@ def test_chosen(seen: bool, given: bool, rng: np.random.Generator) -> None:
     expected, found = ([onnxruntime.InferenceSession(each.SerializeToString()).run(None, {
         name: array[:1] for name, array in samples.items()})[0] for each in (model, made)])
     assert ((found - expected)**2).sum() < 0.01 * (expected**2).sum()
+
+
+@pytest.mark.parametrize(("what", "form"), [
+    ("large", "where"), ("large", "sum"), ("output", "where"), ("output", "sum"), ("read", "where"), ("read", "sum"),
+    ("empty", "where")])
+def test_numbers_of_the_float_model(what: str, form: str, rng: np.random.Generator) -> None:
+    """Masked scores that are large, that something else reads, or rows of which all keys are masked: the model's own
+    numbers.
+    """
+    b = FloatBuilder(rng, [1, TOKENS, WIDTH], opset=17)
+    query = b.node("MatMul", "x", b.constant(rng.normal(0, 4, (WIDTH, WIDTH)) if what == "large" else np.eye(WIDTH)))
+    scores = b.node("MatMul", query, b.node("Transpose", "x", perm=[0, 2, 1]))
+    seen = np.tri(TOKENS, k=-1 if what == "empty" else 0, dtype=bool)
+    masked = (b.node("Where", b.constant(seen), scores, b.constant(np.float32(-1e9))) if form == "where" else
+              b.node("Add", scores, b.constant(np.where(seen, 0, np.float32(-1e9)).astype(np.float32))))
+    y = b.node("MatMul", b.node("MatMul", b.node("Softmax", masked, axis=-1), "x"), b.weights(WIDTH, 12))
+    if what == "read":
+        y = b.node("Add", y, b.node("ReduceMean", masked, axes=[-1]))
+    model = b.model(y, rank=3)
+    if what == "output":
+        model.graph.output.insert(0, onnx.helper.make_tensor_value_info(masked, onnx.TensorProto.FLOAT, None))
+    x = rng.normal(size=(2, TOKENS, WIDTH)).astype(np.float32)
+    expected = outputs_of(model, x)
+    np.testing.assert_allclose(outputs_of(prepare(model), x), expected, rtol=0, atol=1e-4 * np.abs(expected).max())

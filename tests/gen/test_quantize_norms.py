@@ -161,3 +161,40 @@ def test_what_others_read(apart: bool, rng: Rng) -> None:
     np.testing.assert_allclose(outputs_of(balanced, x), expected, rtol=0, atol=1e-4 * np.abs(expected).max())
     found = outputs_of(quantized(model, x, method="minmax").model, x)
     assert 10 * np.log10((expected**2).sum() / ((found - expected)**2).sum()) > 10
+
+
+@pytest.mark.parametrize("norm", ["instance", "pytorch"])
+def test_outputs_within_a_norm(norm: str, rng: Rng) -> None:
+    """What a Reshape or a Mul after it reads may be a result of the model, too."""
+    b = FloatBuilder(rng, [1, 3, SIDE, SIDE])
+    x = b.same_conv("x", 3, CHANNELS)
+    if norm == "pytorch":
+        pytorch(b, x)
+        value = next(node.output[0] for node in b.nodes if node.op_type == "InstanceNormalization")
+    else:
+        value = b.node("InstanceNormalization", x, *(b.constant(make(CHANNELS)) for make in (np.ones, np.zeros)))
+        b.node("Mul", value, b.constant(rng.normal(size=(CHANNELS, 1, 1))))
+    model = b.model(b.same_conv(b.nodes[-1].output[0], CHANNELS, 4, name="y"), rank=4)
+    model.graph.output.insert(0, onnx.helper.make_tensor_value_info(value, onnx.TensorProto.FLOAT, None))
+    x = rng.normal(size=(1, 3, SIDE, SIDE)).astype(np.float32)
+    np.testing.assert_allclose(outputs_of(prepare(model), x), outputs_of(model, x), rtol=0, atol=1e-4)
+
+
+@pytest.mark.parametrize("reads", ["deviation", "inverse", "mean", "mixed"])
+def test_what_else_reads_of_a_norm(reads: str, rng: Rng) -> None:
+    """Means and deviations of channels are something for themselves, as of styles."""
+    b = FloatBuilder(rng, [1, 3, SIDE, SIDE])
+    x = b.same_conv("x", 3, CHANNELS)
+    mean = b.node("GlobalAveragePool", x)
+    less = b.node("Sub", x, mean)
+    spread = b.node("GlobalAveragePool", b.node("Mul", less, less))
+    root = b.node("Sqrt", b.node("Add", spread, b.constant(np.float32(1e-5))))
+    inverse = b.node("Reciprocal", root)
+    of_each = b.same_conv({"deviation": root, "mean": mean}.get(reads, inverse), CHANNELS, CHANNELS, kernel=1)
+    y = b.node("Mul", less, of_each if reads == "mixed" else inverse)
+    y = y if reads == "mixed" else b.node("Add", y, of_each)
+    model = b.model(b.same_conv(y, CHANNELS, 4, kernel=1, name="y"), rank=4)
+    x = rng.normal(size=(4, 3, SIDE, SIDE)).astype(np.float32)
+    expected = outputs_of(model, x)
+    found = outputs_of(balance_norms(prepare(model), {"x": x}), x)
+    np.testing.assert_allclose(found, expected, rtol=0, atol=1e-4 * np.abs(expected).max())

@@ -184,3 +184,24 @@ def test_a_gate_of_neighbouring_channels(channels: int, rng: Rng, tmp_path: Path
     gate = b.node("Sigmoid", b.node("Unsqueeze", b.node("Transpose", row, perm=[0, 2, 1]), between))
     model = b.model(b.same_conv(b.node("Mul", x, gate), channels, 4, kernel=1), rank=4)
     assert not host(compiled(model, tmp_path, config=NpuConfig.preset(64, product=1, table=1, turn=1)))
+
+
+@pytest.mark.parametrize(("opset", "attributes"), [
+    (18, dict(dilations=[1, 1])), (18, dict(dilations=[2, 2])), (18, dict(strides=[2, 2], ceil_mode=1))], ids=str)
+def test_pools_of_later_opsets(opset: int, attributes: dict, rng: Rng) -> None:
+    """An average has not all that a LpPool may have: neither dilation, nor windows that padding does not fill."""
+    b = FloatBuilder(rng, [1, 4, SIDE + 1, SIDE + 1], opset=opset)
+    y = b.node("LpPool", "x", kernel_shape=[3, 3], **attributes)
+    model = b.model(b.same_conv(y, 4, 4, kernel=1), rank=4)
+    x = rng.normal(size=(2, 4, SIDE + 1, SIDE + 1)).astype(np.float32)
+    np.testing.assert_allclose(outputs_of(prepare(model), x), outputs_of(model, x), rtol=0, atol=1e-4)
+
+
+@pytest.mark.parametrize("op", ["ReduceL1", "ReduceSumSquare"])
+def test_sums_of_sizes(op: str, rng: Rng) -> None:
+    """Integers stay integers."""
+    b = FloatBuilder(rng, ["n", CHANNELS])
+    size = b.node("Cast", b.node(op, b.node("Shape", "x"), axes=[0], keepdims=0), to=onnx.TensorProto.FLOAT)
+    model = b.model(b.node("MatMul", b.node("Mul", "x", size), b.weights(CHANNELS, 4)), rank=2)
+    x = rng.normal(size=(2, CHANNELS)).astype(np.float32)
+    np.testing.assert_allclose(outputs_of(prepare(model), x), outputs_of(model, x), rtol=1e-5)

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import onnx
+import onnxruntime as ort
 import pytest
 from onnx import helper
 
@@ -181,6 +182,27 @@ def test_cycles_of_reactnet(rng: Rng, tmp_path: Path, monkeypatch: pytest.Monkey
     assert cycles == sorted(cycles) and len(set(cycles)) == 3
     # A block is signs, which need no layer of their own with the unit, and two layers.
     assert layers == [8, 9, 12]
+
+
+@pytest.mark.parametrize("form", ["output", "one_channel", "samples"])
+def test_shifts_of_sums_that_stay(form: str, rng: Rng):
+    """A sum that is a result of the model; one of a single channel, that a shift makes several; and numbers that are
+    not those of the channels, but of the samples.
+    """
+    b = FloatBuilder(rng, [4, 3, 8] if form == "samples" else [1, 3, 6, 6])
+    outputs = 1 if form == "one_channel" else 4
+
+    def layer() -> str:
+        w = b.weights(outputs, 3, 1) if form == "samples" else b.weights(outputs, 3, 1, 1)
+        return b.node("Conv", "x", w, b.constant(rng.normal(size=outputs)))
+
+    moved = shift(b, b.node("Add", layer(), b.node("Sigmoid", layer())), (4, 1, 1))
+    value = moved if form == "output" else b.node("Conv", moved, b.weights(2, 4, *(1 for _ in b.shape[2:])))
+    model = b.model(value)
+    session, x = ort.InferenceSession, rng.normal(size=b.shape).astype(np.float32)
+    expected, found = (session(each.SerializeToString(), providers=["CPUExecutionProvider"]).run(None, {"x": x})[0]
+                       for each in (model, fold_shifts(move_shifts(copied(model)))))
+    np.testing.assert_allclose(found, expected, rtol=0, atol=1e-5)
 
 
 @pytest.mark.parametrize("reader", ["relu", "output", "shared", "pixel"])
