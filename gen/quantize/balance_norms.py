@@ -96,7 +96,7 @@ class _Norms:
         source, mean = less.input
         groups = self._groups(mean, source)
         guard = self._guard(less.output[0], groups) if groups is not None else None
-        if groups is None or guard is None:
+        if groups is None or guard is None or less.output[0] not in self._channels:
             return None
         return _Norm(self._layer(source, mean), mean, less.output[0], guard, groups)
 
@@ -191,23 +191,20 @@ def _rescale(model: onnx.ModelProto, norm: _Norm, mean: np.ndarray, square: np.n
     is without its mean.
     """
     count = int(norm.groups.max()) + 1
-    size = np.sqrt(np.array([square[norm.groups == group].mean() for group in range(count)]))
-    known = size > 0
-    if not known.any():
-        return False
-    apart = size[known].max() / size[known].min()
-    off = np.array([np.abs(mean[norm.groups == group]).max() for group in range(count)])[known] / size[known]
-    if apart < _ALIKE and off.max() < _NEAR:
-        return False
-    middle = np.exp(np.log(size[known]).mean())
-    factors = np.ones(count)
-    factors[known] = np.clip(middle / size[known], 1 / _LARGEST, _LARGEST)
-    factor = factors[norm.groups]
-    constants = initializers(model)
-    own = _Own(model)
-    guard = norm.guard
+    constants, guard = initializers(model), norm.guard
     place = next(number for number, name in enumerate(guard.input) if name in constants)
     epsilon = numpy_helper.to_array(constants[guard.input[place]]).item()
+    # What is divided by: of a dead channel the root of what guards it.
+    size = np.sqrt(np.array([square[norm.groups == group].mean() for group in range(count)]) + epsilon)
+    if not (size > 0).all():
+        return False
+    apart = size.max() / size.min()
+    off = np.array([np.abs(mean[norm.groups == group]).max() for group in range(count)]) / size
+    if apart < _ALIKE and off.max() < _NEAR:
+        return False
+    factors = np.clip(np.exp(np.log(size).mean()) / size, 1 / _LARGEST, _LARGEST)
+    factor = factors[norm.groups]
+    own = _Own(model)
     rank = next(len(value.type.tensor_type.shape.dim) for value in model.graph.value_info if value.name == norm.less)
     column = (-1, *(1,) * (rank - 2))
     if norm.layer is not None:

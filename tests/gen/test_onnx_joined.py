@@ -111,3 +111,12 @@ def test_padding_with_the_image(mode: str, rng: Rng, tmp_path: Path) -> None:
 
     y = b.node("Relu", b.conv(padded("x", 2), 8, 12, kernel=5))
     assert len(moves(b, b.conv(padded(y, 1), 12, 4), tmp_path)) == 2
+
+
+@pytest.mark.parametrize("op", ["GlobalAveragePool", "GlobalMaxPool"])
+def test_all_pixels_of_phases(op: str, rng: Rng, tmp_path: Path) -> None:
+    """As a gate after a transposed convolution takes them, or a normalisation."""
+    b = FloatBuilder(rng, ["n", 8, 6, 7])
+    y = b.node("Relu", transposed(b, b.node("Relu", b.same_conv("x", 8, 8)), 8, 16))
+    y = b.node("Concat", b.same_conv(b.node(op, y), 16, 8, kernel=1), b.node(op, b.same_conv(y, 16, 8)), axis=1)
+    assert len(moves(b, b.same_conv(y, 16, 4, kernel=1), tmp_path)) == 1

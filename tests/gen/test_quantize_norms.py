@@ -198,3 +198,15 @@ def test_what_else_reads_of_a_norm(reads: str, rng: Rng) -> None:
     expected = outputs_of(model, x)
     found = outputs_of(balance_norms(prepare(model), {"x": x}), x)
     np.testing.assert_allclose(found, expected, rtol=0, atol=1e-4 * np.abs(expected).max())
+
+
+def test_a_dead_channel(rng: Rng) -> None:
+    """A constant has the inverse root of epsilon as its factor, beside which others would have few steps."""
+    model = network(rng, instance)
+    weights = next(tensor for tensor in model.graph.initializer if tensor.name == model.graph.node[0].input[1])
+    array = numpy_helper.to_array(weights).copy()
+    array[2] = 0
+    weights.CopyFrom(numpy_helper.from_array(array, weights.name))
+    x = rng.normal(size=(16, 3, SIDE, SIDE)).astype(np.float32)
+    expected, found = (outputs_of(each, x) for each in (model, quantized(model, x, method="minmax").model))
+    assert 10 * np.log10((expected**2).sum() / ((found - expected)**2).sum()) > 28

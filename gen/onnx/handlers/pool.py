@@ -1,6 +1,7 @@
 """Pools: maxima and averages of windows."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -8,6 +9,7 @@ from gen.ir.graph import Conv
 from gen.onnx.arrangement import moved, result_order
 from gen.onnx.context import Context
 from gen.onnx.handlers.quantisation import same_integers
+from gen.onnx.joined import is_in_groups
 from gen.onnx.model import NodeError
 from gen.onnx.pooling import pooled, store_maximum
 from gen.onnx.refusals import refusal
@@ -110,6 +112,10 @@ def over_pixels(context: Context, value: Value | None, over: Sequence[int], *, k
         raise refusal(value, "its input")
     before = value.order.shape
     over = sorted(axis % len(before) for axis in over)
+    if over == list(range(2, len(before))) and not covers_pixels(context, value, over) and is_in_groups(
+            context.graph, replace(value, quantised=context.graph.tensor(
+                value.quantised, value.scale, value.zero_point))):
+        value, _ = context.feature_map(value)       # phases, which are channels, become pixels first
     source = context.activation(moved(value, over, range(len(before) - len(over), len(before))))
     channels, height, width = context.graph.tensors[source.quantised.tensor].shape
     owners = source.order.reshape(-1, int(np.prod([before[axis] for axis in over]))) // (height * width)
