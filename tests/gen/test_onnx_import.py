@@ -3,13 +3,14 @@
 from pathlib import Path
 
 import numpy as np
+import onnx
 import pytest
 
-from gen.check.compare import Comparison, compare
+from gen.check.compare import Comparison, compare, compare_model
 from gen.ir import reference
 from gen.ir.epilogue.add import Add
 from gen.ir.graph import Conv, Graph, Pool
-from gen.onnx.importer import load
+from gen.onnx.importer import load, load_model
 from tests.gen.qdq import Builder
 
 Rng = np.random.Generator
@@ -394,3 +395,14 @@ def test_float_activations_are_taken_as_float32(rng: Rng, tmp_path: Path) -> Non
     single, _ = reference.run(graph, {"x": x})
     double, _ = reference.run(graph, {"x": x.astype(np.float64)})
     assert all(np.array_equal(single[name], double[name]) for name in single)
+
+
+def test_an_output_without_a_shape(rng: Rng, tmp_path: Path) -> None:
+    """onnxruntime does not miss it; it follows from the nodes."""
+    b = Builder(rng)
+    b.output(b.quantize(b.node("Conv", b.dequantize(b.input(1, 3, 6, 6)), b.weights(4, 3, 3, 3))))
+    path = b.save(tmp_path)
+    model = onnx.load(path)
+    model.graph.output[0].type.tensor_type.ClearField("shape")
+    onnx.save(model, path)
+    assert compare_model(load_model(path), b.samples()).largest <= 1

@@ -4,7 +4,7 @@ import onnx
 from onnx import AttributeProto
 
 from gen.ir.errors import GraphError
-from gen.onnx.light import is_large, light
+from gen.onnx.light import inferred, is_large, light
 from gen.onnx.model import MICROSOFT
 from gen.onnx.passes.report import nested, sentence, title
 
@@ -23,6 +23,7 @@ def check(model: onnx.ModelProto) -> onnx.ModelProto:
     _check_versions(model)
     _check_order(model.graph)
     _check_windows(model.graph)
+    _give_shapes(model)
     try:
         onnx.checker.check_model(_empty(model))
     except (onnx.checker.ValidationError, ValueError, RuntimeError) as error:
@@ -30,6 +31,19 @@ def check(model: onnx.ModelProto) -> onnx.ModelProto:
     if not model.graph.output:
         raise GraphError("the model has no outputs; name at least one", code="invalid-model")
     return model
+
+
+def _give_shapes(model: onnx.ModelProto) -> None:
+    """To outputs without one, which onnxruntime does not miss, the shape that follows from the nodes."""
+    bare = [value for value in model.graph.output
+            if value.type.HasField("tensor_type") and not value.type.tensor_type.HasField("shape")]
+    try:
+        found = {value.name: value.type.tensor_type for value in inferred(model).output} if bare else {}
+    except (onnx.shape_inference.InferenceError, ValueError, RuntimeError):     # the checker says what is wrong
+        return
+    for value in bare:
+        if found[value.name].HasField("shape"):
+            value.type.tensor_type.shape.CopyFrom(found[value.name].shape)
 
 
 def _empty(model: onnx.ModelProto) -> onnx.ModelProto:
