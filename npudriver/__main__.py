@@ -208,9 +208,14 @@ def _govern(arguments: argparse.Namespace) -> int:
         made = [governed.run(inputs) for inputs in _each(arrays, list(first.inputs))]
     counts = Counter(one.level.name for one in made)
     facts = {"samples": len(made), "late": sum(one.choice.late for one in made),
-             "short": sum(one.choice.short for one in made), "charge": f"{battery.charge() / 1e4:.2f} %",
-             **{level.name: counts[level.name] for level in table.levels}}
-    print(json.dumps(facts) if arguments.json else ", ".join(f"{name} {value}" for name, value in facts.items()))
+             "short": sum(one.choice.short for one in made), "charge_%": battery.charge() / 1e4,
+             "levels": {level.name: counts[level.name] for level in table.levels}}
+    if arguments.json:
+        print(json.dumps(facts))
+        return 0
+    levels = ", ".join(f"{level.name} {counts[level.name]}" for level in table.levels)
+    print(f"{len(made)} samples, {facts['late']} late, {facts['short']} short of charge, "
+          f"{battery.charge() / 1e4:.2f} % left: {levels}")
     return 0
 
 

@@ -142,7 +142,7 @@ class LevelTable:
                           plan.integer("hysteresis_ppm", 0, FULL), plan.integer("least_right", 0, _RIGHT),
                           plan.integer("period_us", 0, _MOST), plan.integer("lasts_us", 0, _MOST)),
                 battery=found.integer("battery", 0, _MOST), unit=_text(found, "unit"),
-                programs=tuple(found.texts("programs")), about=_text(found, "about"))
+                programs=_names(found, "programs"), about=_text(found, "about"))
             plan.end()
             found.end()
         except PackageError as error:
@@ -163,6 +163,13 @@ def _text(found: Fields, name: str) -> str:
     if len(text) > _MAX_TEXT or not text.isprintable():
         raise found.wrong(name, f"a text of up to {_MAX_TEXT} characters", text)
     return text
+
+
+def _names(found: Fields, name: str) -> tuple[str, ...]:
+    names = tuple(found.texts(name))
+    if not 1 <= len(names) <= MOST_LEVELS or not all(text.isprintable() for text in names):
+        raise found.wrong(name, f"1 to {MOST_LEVELS} names of files", list(names))
+    return names
 
 
 def _level(entry: Fields) -> Level:

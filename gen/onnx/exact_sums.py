@@ -6,6 +6,7 @@ import numpy as np
 
 from gen.ir.graph import Conv
 from gen.ir.host import HostStep
+from gen.ir.layers.conv import sign_sizes
 from gen.ir.tensor import Requantize
 from gen.onnx.builder import GraphBuilder, Result
 from gen.onnx.quant_scales import multiplies_signs, reach
@@ -24,6 +25,7 @@ def exact_sums(graph: GraphBuilder, value: Pending) -> Host | None:
 
     The layer writes each sum several times, clipped to one int8 range after the other; the processor adds them up.
     """
+    value = _of_ones(graph, value)
     odd, (low, high) = _parity(graph, value), (value.low, value.high)
     if np.isfinite([low, high]).any() or not graph.tensors[value.arguments["input"]].signs:
         return None
@@ -50,8 +52,18 @@ def exact_sums(graph: GraphBuilder, value: Pending) -> Host | None:
     return Host(output.tensor, steps, np.arange(value.order.size).reshape(value.order.shape))
 
 
+def _of_ones(graph: GraphBuilder, value: Pending) -> Pending:
+    """A binary layer with weights of plus and minus 1, whatever they are; any other as it is."""
+    sizes = sign_sizes(value.arguments["weights"]) if multiplies_signs(graph, value) else None
+    if sizes is None:
+        return value
+    weights = value.arguments["weights"] // sizes.astype(np.int16)[:, None, None, None]
+    return replace(value, arguments={**value.arguments, "weights": weights}, scale=value.scale * sizes,
+                   offset=value.offset // sizes)
+
+
 def _parity(graph: GraphBuilder, value: Pending) -> int | None:
-    """Whether all sums of a binary layer are even (0) or odd (1); None where neither or the layer is another."""
+    """Whether all sums of a layer of `_of_ones` are even (0) or odd (1); None where neither or the layer is another."""
     if not multiplies_signs(graph, value):
         return None
     weights, around = value.arguments["weights"], value.arguments.get("pad_value")

@@ -237,6 +237,20 @@ def test_exact_scores(rng: np.random.Generator, tmp_path: Path) -> None:
     np.testing.assert_allclose(ours[1], theirs[1], rtol=1e-5, atol=1e-12)
 
 
+@pytest.mark.parametrize("size", [2, 64])
+@pytest.mark.parametrize("channels", [8, 9])
+def test_exact_sums_of_larger_weights(channels: int, size: int, rng: np.random.Generator, tmp_path: Path) -> None:
+    """Weights that are plus or minus a power of two; of 81 of them the sum of the signs is odd, that of weights even.
+    """
+    b = Signs(rng)
+    weights = size * rng.choice(np.array([-1, 1], np.int8), (6, channels, 3, 3))
+    weights = b.node("DequantizeLinear", b.constant(weights.astype(np.int8)), b.scale(0.5), b.constant(np.int8(0)))
+    b.output(b.node("Conv", first_signs(b, channels, 8), weights), np.float32)
+    graph, ours, theirs = b.save_and_run(tmp_path)
+    assert binary_layers(graph) == 1
+    np.testing.assert_array_equal(ours[0], theirs[0])
+
+
 def test_scale_behind_integer_layers(rng: np.random.Generator, tmp_path: Path) -> None:
     """Batch normalisation between an int8 layer and its quantisation."""
     b = Signs(rng)

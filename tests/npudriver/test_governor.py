@@ -184,6 +184,14 @@ def test_files_that_say_anything(rng: np.random.Generator):
     assert 250 < refused < 500
 
 
+@pytest.mark.parametrize("names", [[], ["a"] * 33, ["\0"], ["\ud800"], ["a\nb"]], ids=ascii)
+def test_files_of_programs(names: list[str]):
+    """Names that no file has, and lists of any length."""
+    content = json.dumps({**json.loads(table().to_json()), "programs": names}).encode()
+    with pytest.raises(LevelsFileError, match="programs must be 1 to 32 names of files"):
+        LevelTable.read(content)
+
+
 def test_batteries(tmp_path: Path):
     folder = tmp_path / "BAT0"
     with pytest.raises(BatteryError, match="BAT0: no such power supply"):

@@ -183,14 +183,17 @@ def test_on_a_board(folder: Path, capsys: pytest.CaptureFixture, monkeypatch: py
     argv = ["govern", str(folder / "out" / "governor.json"), "--input", str(folder / "x.npz"), "--json"]
     assert commands.main(argv) == 0
     facts = json.loads(capsys.readouterr().out)
-    assert facts == {"samples": 6, "late": 0, "short": 0, "charge": "12.50 %", "streams-shift0": 2, "streams-shift1": 2,
-                     "streams-shift3": 2}
+    assert facts == {"samples": 6, "late": 0, "short": 0, "charge_%": 12.5,
+                     "levels": {"streams-shift0": 2, "streams-shift1": 2, "streams-shift3": 2}}
+    assert commands.main(argv[:-1]) == 0
+    assert capsys.readouterr().out == ("6 samples, 0 late, 0 short of charge, 12.50 % left: streams-shift0 2, "
+                                       "streams-shift1 2, streams-shift3 2\n")
     supply = folder / "BAT0"
     supply.mkdir()
     (supply / "capacity").write_text("50\n")
     assert commands.main([*argv, "--supply", str(supply)]) == 0
     facts = json.loads(capsys.readouterr().out)
-    assert (facts["charge"], facts["streams-shift1"]) == ("50.00 %", 6)
+    assert (facts["charge_%"], facts["levels"]["streams-shift1"]) == (50, 6)
     (supply / "capacity").write_text("half\n")
     assert commands.main([*argv, "--supply", str(supply)]) == 1
     assert capsys.readouterr().err == (f"npudriver govern: error: {supply}/capacity: must be a whole number of 0 or "
