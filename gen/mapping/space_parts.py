@@ -17,7 +17,7 @@ import numpy as np
 from cores.config import NpuConfig
 from gen.ir.channel_places import spaced, spaced_operation, spaced_stage
 from gen.ir.graph import Conv, Graph, Layer, Pool
-from gen.ir.parts import origin
+from gen.ir.parts import origin, without_gaps
 from gen.ir.queries import used_tensors
 from gen.ir.tensor import Part, Tensor
 from gen.mapping.pack import slices_of, steps_of
@@ -203,8 +203,9 @@ class _Spacing:
         if inside is None:
             return replace(tensor, part=part)
         shape = int(inside[-1]) + 1, *tensor.shape[1:]
-        ends = np.flatnonzero(np.diff(inside) > 1)
-        gaps = tuple(range(int(inside[end]) + 1, int(inside[end + 1])) for end in ends)
+        meant = without_gaps(tensor, inside, axis=0)    # it may have had some
+        ends = np.flatnonzero(np.diff(meant) > 1)
+        gaps = tuple(range(int(meant[end]) + 1, int(meant[end + 1])) for end in ends)
         return replace(tensor, name=names[name], shape=shape, part=part, onnx_name="", gaps=gaps)
 
     def _layer(self, layer: Layer, names: Mapping[str, str]) -> Layer:

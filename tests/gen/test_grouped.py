@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ from cores.arch.isa import Opcode, WordForm
 from cores.config import NpuConfig
 from gen.ir.errors import GraphError
 from gen.ir.graph import Conv, Graph, Pool, output_size
+from gen.ir.parts import without_gaps
 from gen.ir.tensor import Part, Requantize, Tensor
 from gen.ir.verify import verify
 from gen.mapping.arrange_groups import arrange_groups
@@ -18,12 +20,15 @@ from gen.mapping.base import MappingContext
 from gen.mapping.grouped import GroupedMapping
 from gen.mapping.plain import PlainMapping
 from gen.onnx.handlers.conv import ungrouped
+from gen.onnx.importer import load
 from gen.options import CompileOptions
 from gen.passes.split_multipliers import split_multipliers
 from gen.program.program import Program
 from sim.cycles import estimate
 from tests.compiled import compile_kept, compile_random, golden_tensors
 from tests.every_order import check_in_every_order
+from tests.gen.float_models import FloatBuilder
+from tests.gen.quantizing import quantized
 from tests.gen.test_compiler import run_and_compare
 from tests.random_layers import random_graph, random_inputs
 
@@ -271,6 +276,26 @@ def test_multipliers(channels: int, many: int, kernel: tuple[int, int], rng: Rng
         assert sum(layer.macs for layer in program.layers) == channels * many * (taps + 20) * pixels
         check_in_every_order(program, split, seed)
         np.testing.assert_array_equal(golden_tensors(graph, values)["z"], golden_tensors(split, values)["z"])
+
+
+def test_multipliers_of_parts_that_lie_apart(rng: Rng, seed: int, tmp_path: Path) -> None:
+    """Channels between those that such layers read, and others between what they make."""
+    b = FloatBuilder(rng, [1, 3, 8, 8])
+    x = b.same_conv("x", 3, 40, kernel=1)
+    for outputs in (5, 12):
+        channels = 40 if outputs == 5 else 45
+        x = b.node("Concat", b.node("Relu", b.same_conv(x, channels, outputs)), x, axis=1)
+    x = b.same_conv(x, 57, 114, group=57)
+    model = b.model(b.same_conv(x, 114, 4, kernel=1, name="y"), rank=4)
+    (tmp_path / "m.onnx").write_bytes(quantized(model, rng.normal(size=(4, 3, 8, 8)).astype(np.float32)
+                                                ).model.SerializeToString())
+    graph = load(tmp_path / "m.onnx")
+    program, made = compile_kept(graph, NpuConfig.preset(64, depthwise=1))
+    (whole,) = (tensor for tensor in made.tensors.values() if tensor.name.endswith("/split/spaced"))
+    assert len(without_gaps(whole, np.arange(whole.shape[0]), axis=0)) == 114 < whole.shape[0]
+    check_in_every_order(program, made, seed)
+    values, (tensor, _) = random_inputs(graph, seed), graph.outputs["y"]
+    np.testing.assert_array_equal(golden_tensors(graph, values)[tensor], golden_tensors(made, values)[tensor])
 
 
 def test_multipliers_that_stay(rng: Rng) -> None:
