@@ -144,7 +144,7 @@ def chosen_config(arguments: argparse.Namespace, features: Sequence[str] | None 
 
     if features is None:
         return machine(**by_hand)
-    preset = machine(**{name: value for name, value in by_hand.items() if name in _LANES})
+    preset = machine(**{name: value for name, value in by_hand.items() if name in (*_LANES, "select_fanin")})
 
     def with_features(names: Sequence[str]) -> NpuConfig:
         return machine(**{**preset.feature_fields(names), **by_hand})

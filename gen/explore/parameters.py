@@ -122,6 +122,7 @@ def config_of(board: Board, point: Point) -> NpuConfig:
     fields = {name: int(value) for name, value in point.items() if name in _FIELDS}
     preset = int(point.get("macs", DEFAULTS["macs"])), str(point.get("for", DEFAULTS["for"]))
     features = str(point.get("features", DEFAULTS["features"]))
-    lanes = board.config(*preset, **{name: value for name, value in fields.items() if name in LANES})
+    lanes = board.config(*preset, **{name: value for name, value in fields.items()
+                                      if name in (*LANES, "select_fanin")})
     units = lanes.feature_fields([] if features == "none" else features.split("+"))
     return board.config(*preset, **{**units, **fields})

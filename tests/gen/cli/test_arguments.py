@@ -121,6 +121,14 @@ def test_all_features_that_a_machine_can_have(capsys: pytest.CaptureFixture):
     assert "without binary (binary_rows must be 0 with winograd=2" in said
 
 
+def test_lanes_by_hand_that_need_a_choice_of_their_own_have_features():
+    parser = argparse.ArgumentParser()
+    add_machine_options(parser)
+    config = chosen_config(parser.parse_args([
+        "--macs", "1024", "--for", "dense", "--ic-lanes", "32", "--select-fanin", "2", "--features", "gather"]))
+    assert (config.macs, config.ic_lanes, config.select_fanin, config.gather) == (1024, 32, 2, 1)
+
+
 def test_units_of_a_bench_keep_the_machine():
     """A part of `bench datapaths` has units of its own, and everything else as the options say."""
     parser = argparse.ArgumentParser()

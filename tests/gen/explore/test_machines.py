@@ -185,6 +185,8 @@ def test_machines_are_those_of_the_options(capsys: pytest.CaptureFixture):
     axes = {"macs": 128, "features": "fusion+gather", "acc_depth": 128}
     assert config_of(BOARD, space_of(axes).point(0)) == BOARD.config(
         128, **BOARD.config(128).feature_fields(["fusion", "gather"]), acc_depth=128)
+    wide = {"macs": 1024, "for": "dense", "ic_lanes": 32, "select_fanin": 2, "features": "gather"}
+    assert config_of(BOARD, space_of(wide).point(0)).macs == 1024
 
 
 def test_objectives_that_there_are_none_of(model: ModelFile):
