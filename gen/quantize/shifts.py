@@ -5,17 +5,15 @@ machine each such shift of a tensor is a layer of its own, but a bias is free. W
 shift in front of a Sign, which `fold_shifts` has the read tensor made with.
 """
 
-from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from math import prod
 
 import numpy as np
 import onnx
 from onnx import NodeProto, TensorProto, helper, numpy_helper
 
-from gen.onnx.light import inferred
-from gen.onnx.names import unique
 from gen.onnx.passes import drop_unused
+from gen.quantize.edited import EditedGraph
 
 __all__ = ["fold_shifts", "move_shifts"]
 
@@ -32,10 +30,7 @@ def move_shifts(model: onnx.ModelProto) -> onnx.ModelProto:
     """(u + v) + c -> (u + c) + v, where a layer with a bias makes u; and of p + c, where every reader adds another
     constant or such a u to it, each reader takes c and reads p. The numbers are the same but for the order of sums.
     """
-    shapes, moved = _shapes(model), True
-    while moved:
-        moved = any(_Shift(model, node, shapes).move() for node in _sums_with_constants(model))
-    return drop_unused(model)
+    return _apply(model, lambda graph, nodes: [_Shift(graph, node).move() for node in nodes])
 
 
 def fold_shifts(model: onnx.ModelProto) -> onnx.ModelProto:
@@ -44,20 +39,21 @@ def fold_shifts(model: onnx.ModelProto) -> onnx.ModelProto:
 
     An x that is PRelu(v), with slopes s of 1 at most, becomes ``v + Relu((s - 1) * v)`` for that, with c in v.
     """
-    model, shapes = drop_unused(model), _shapes(model)
     # The last first: where shifts follow each other, they become one.
-    while any(_Shift(model, node, shapes).fold() for node in reversed(_sums_with_constants(model))):
-        model = drop_unused(model)
-    return model
+    return _apply(drop_unused(model), lambda graph, nodes: [_Shift(graph, node).fold() for node in reversed(nodes)])
 
 
-def _shapes(model: onnx.ModelProto) -> Mapping[str, list[int]]:
-    """Of values, as far as they are known, 0 for a size that is not; of none where there is nothing to move."""
-    if not _sums_with_constants(model):
-        return {}
-    graph = inferred(model)
-    return {value.name: [dim.dim_value for dim in value.type.tensor_type.shape.dim]
-            for value in (*graph.input, *graph.value_info, *graph.output)}
+def _apply(model: onnx.ModelProto, change: Callable[[EditedGraph, list[NodeProto]], list[bool]]) -> onnx.ModelProto:
+    """``model`` after changes to its sums with constants, as often as there is one."""
+    if not any(node.op_type == "Add" for node in model.graph.node):
+        return drop_unused(model)
+    graph, changed = EditedGraph(model), True
+    while changed:
+        sums = [node for node in graph.nodes
+                if node.op_type == "Add" and not graph.constants.keys().isdisjoint(node.input)]
+        changed = any(change(graph, sums))
+    graph.finish()
+    return drop_unused(model)
 
 
 def _reaches_beyond(node: NodeProto) -> bool:
@@ -67,26 +63,17 @@ def _reaches_beyond(node: NodeProto) -> bool:
         or (a.name == "pads" and any(a.ints)) for a in node.attribute)
 
 
-def _sums_with_constants(model: onnx.ModelProto) -> list[NodeProto]:
-    constants = {tensor.name for tensor in model.graph.initializer}
-    return [node for node in model.graph.node if node.op_type == "Add" and not constants.isdisjoint(node.input)]
-
-
 class _Shift:
     """An Add of one number for each channel, or for all, to an activation; or any other, which is not moved."""
 
-    def __init__(self, model: onnx.ModelProto, node: NodeProto, shapes: Mapping[str, list[int]]) -> None:
-        self._graph, self._node, self._shapes = model.graph, node, shapes
-        self._constants = {tensor.name: tensor for tensor in model.graph.initializer}
-        self._makers = {name: other for other in model.graph.node for name in other.output}
-        self._uses = Counter(name for other in model.graph.node for name in other.input)
-        self._outputs = {value.name for value in model.graph.output}
-        self._uses.update(self._outputs)
+    def __init__(self, graph: EditedGraph, node: NodeProto) -> None:
+        self._graph, self._node = graph, node
+        self._constants, self._makers, self._shapes = graph.constants, graph.makers, graph.shapes
 
     def move(self) -> bool:
-        """Whether it was moved; what it made is then read by nothing."""
+        """Whether it was moved, and is no longer there."""
         found, result = self._split(self._node), self._node.output[0]
-        if found is None or not self._uses[result] or result in self._outputs:
+        if found is None or not self._graph.uses(result) or result in self._graph.outputs:
             return False
         source, shift = found
         return self._into_sum(source, shift) or self._into_readers(source, shift)
@@ -112,9 +99,9 @@ class _Shift:
         ``size`` numbers can be added.
         """
         maker = self._makers.get(name)
-        if maker is None or maker.op_type not in _BIASED or self._uses[name] != 1 or not self._has_channels(name, size):
+        if maker is None or maker.op_type not in _BIASED or self._graph.uses(name) != 1:
             return None
-        return maker if self._has_constants(maker) else None
+        return maker if self._has_channels(name, size) and self._has_constants(maker) else None
 
     def _layer_of_sum(self, node: NodeProto, size: int, besides: str = "") -> NodeProto | None:
         """The first `_layer` of what an Add adds up, ``besides`` aside."""
@@ -124,21 +111,21 @@ class _Shift:
     def _into_sum(self, source: str, shift: TensorProto) -> bool:
         """Into a layer in front of the sum that the shift is added to."""
         maker = self._makers.get(source)
-        if maker is None or maker.op_type != "Add" or self._uses[source] != 1:
+        if maker is None or maker.op_type != "Add" or self._graph.uses(source) != 1:
             return False
         layer = self._layer_of_sum(maker, prod(shift.dims))
         if layer is None:
             return False
         self._add(layer, shift)
-        self._replace(self._node.output[0], source)
+        self._replace(source)
         return True
 
     def _into_readers(self, source: str, shift: TensorProto) -> bool:
         """Into what reads the shifted value, all of it; not from a layer that has it in its bias anyway."""
         result = self._node.output[0]
         maker = self._makers.get(source)
-        readers = [node for node in self._graph.node if result in node.input]
-        if (maker is not None and maker.op_type in _BIASED) or self._uses[result] != len(readers):
+        readers = self._graph.readers(result)
+        if (maker is not None and maker.op_type in _BIASED) or self._graph.uses(result) != len(readers):
             return False
         layers: list[NodeProto | None] = []
         for node in readers:
@@ -155,20 +142,20 @@ class _Shift:
             assert split is not None
             total = numpy_helper.to_array(split[1]) + numpy_helper.to_array(shift)
             place = list(node.input).index(split[1].name)
-            node.input[place] = self._constant(f"{node.name}/shift", total)
-        self._replace(result, source)
+            self._graph.connect(node, place, self._graph.constant(f"{node.name}/shift", total))
+        self._replace(source)
         return True
 
     def fold(self) -> bool:
         """Whether what it shifts is made with the shift instead."""
         found, result = self._split(self._node), self._node.output[0]
-        if found is None or not self._uses[result]:
+        if found is None or not self._graph.uses(result):
             return False
         source, shift = found
-        others = [node for node in self._graph.node if source in node.input and node is not self._node]
-        readers = [node for node in self._graph.node if result in node.input]
+        others = [node for node in self._graph.readers(source) if node.output[0] != result]
+        readers = self._graph.readers(result)
         signs = bool(readers) and all(node.op_type == "Sign" for node in readers)
-        if (others and not signs) or self._uses[result] != len(readers):
+        if (others and not signs) or self._graph.uses(result) != len(readers):
             return False
         size = prod(shift.dims)
         takes, give = self._taking(source, others, size, 1), self._giving(source, size)
@@ -178,14 +165,14 @@ class _Shift:
         for take in takes:
             take(-number)
         give(number)    # the last: it may put other nodes in the place of those that the others know
-        self._replace(result, source)
+        self._replace(source)
         return True
 
     def _taking(self, name: str, readers: list[NodeProto], size: int, besides: int = 0) -> list[_Take] | None:
         """What has readers of a value, and nothing else but so many, do as before where that grows by the ``size``
         numbers that they get; None if one of them cannot.
         """
-        if self._uses[name] != len(readers) + besides:
+        if self._graph.uses(name) != len(readers) + besides:
             return None
         takes: list[_Take] = []
         for node in readers:
@@ -206,7 +193,7 @@ class _Shift:
         if _reaches_beyond(node):
             return None
         if node.op_type in _POOLS and len(node.output) == 1:
-            readers = [other for other in self._graph.node if node.output[0] in other.input]
+            readers = self._graph.readers(node.output[0])
             return self._taking(node.output[0], readers, size)
         if node.op_type == "Conv" and node.input[0] == name and self._has_constants(node):
             return [lambda number: self._add_numbers(node, self._weighted(node, number))]
@@ -225,7 +212,7 @@ class _Shift:
         ``bent``: for a PRelu, a maximum or a Concat, of which it has to be the only reader.
         """
         maker = self._makers.get(name)
-        if maker is None or (bent and self._uses[name] != 1):
+        if maker is None or (bent and self._graph.uses(name) != 1):
             return None
         if maker.op_type in _BIASED and self._has_constants(maker):
             return lambda number: self._add_numbers(maker, number)
@@ -272,19 +259,14 @@ class _Shift:
     def _bend(self, node: NodeProto, slopes: np.ndarray, shift: np.ndarray) -> None:
         """A PRelu of what has got a shift, and the same shift of its result, as a sum."""
         source, name = node.input[0], node.output[0]
-        taken = self._constants.keys() | self._uses.keys() | self._makers.keys()
-        scaled, moved, less = (unique(f"{node.name or name}/{what}", taken) for what in ("scaled", "moved", "less"))
-        factor = self._constant(f"{node.name}/factor", (slopes - 1)[:, None, None])
-        offset = self._constant(f"{node.name}/offset", ((1 - slopes) * shift)[:, None, None])
+        scaled, moved, less = (self._graph.name(f"{node.name or name}/{what}") for what in ("scaled", "moved", "less"))
+        factor = self._graph.constant(f"{node.name}/factor", (slopes - 1)[:, None, None])
+        offset = self._graph.constant(f"{node.name}/offset", ((1 - slopes) * shift)[:, None, None])
         made = [helper.make_node("Mul", [source, factor], [scaled], name=scaled),
                 helper.make_node("Add", [scaled, offset], [moved], name=moved),
                 helper.make_node("Relu", [moved], [less], name=less),
                 helper.make_node("Add", [source, less], [name], name=node.name)]
-        place = next(number for number, other in enumerate(self._graph.node) if other is node)
-        nodes = list(self._graph.node)
-        nodes[place:place + 1] = made
-        del self._graph.node[:]
-        self._graph.node.extend(nodes)
+        self._graph.put(node, made)
 
     def _has_constants(self, node: NodeProto) -> bool:
         """Whether weights of a layer are constant, and so is its bias, if it has one."""
@@ -296,7 +278,8 @@ class _Shift:
         split = self._split(node)
         assert split is not None
         total = numpy_helper.to_array(split[1]) + (number if number.size == 1 else number[:, None, None])
-        node.input[list(node.input).index(split[1].name)] = self._constant(f"{node.name}/shift", total)
+        place = list(node.input).index(split[1].name)
+        self._graph.connect(node, place, self._graph.constant(f"{node.name}/shift", total))
 
     def _add(self, layer: NodeProto, shift: TensorProto) -> None:
         """``shift`` to the bias of a layer."""
@@ -309,19 +292,9 @@ class _Shift:
         bias = np.broadcast_to(numbers, channels)
         if len(layer.input) > place and layer.input[place]:
             bias = bias + numpy_helper.to_array(self._constants[layer.input[place]])
-        inputs = [*layer.input[:place], self._constant(f"{layer.name}/bias", bias), *layer.input[place + 1:]]
-        del layer.input[:]
-        layer.input.extend(inputs)
+        self._graph.connect(layer, place, self._graph.constant(f"{layer.name}/bias", bias))
 
-    def _constant(self, name: str, array: np.ndarray) -> str:
-        taken = self._constants.keys() | self._uses.keys() | self._makers.keys()
-        name = unique(name, taken)
-        self._graph.initializer.append(numpy_helper.from_array(np.ascontiguousarray(array, np.float32), name))
-        self._constants[name] = self._graph.initializer[-1]
-        return name
-
-    def _replace(self, old: str, new: str) -> None:
-        for node in self._graph.node:
-            for place, name in enumerate(node.input):
-                if name == old:
-                    node.input[place] = new
+    def _replace(self, source: str) -> None:
+        """Read ``source`` in place of the sum, which is no longer there."""
+        self._graph.replace(self._node.output[0], source)
+        self._graph.remove(self._node)

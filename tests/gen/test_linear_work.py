@@ -17,6 +17,7 @@ import pytest
 import gen
 from cores.config import NpuConfig
 from gen.quantize.options import QuantizeOptions
+from gen.quantize.prepare import prepare
 from gen.quantize.quantize import quantize
 from gen.run.application import open_application
 from gen.run.workload import Workload
@@ -37,6 +38,21 @@ def chain(rng: np.random.Generator, nodes: int) -> onnx.ModelProto:
         y = b.node("LpNormalization", y, axis=1)
         if number % 4 == 2:
             y = b.same_conv(y, 4, 4)
+    return b.model(b.same_conv(y, 4, 4))
+
+
+def shifted(rng: np.random.Generator, blocks: int) -> onnx.ModelProto:
+    """Blocks with RPReLU and a normalisation, whose sums with constants are many."""
+    b = FloatBuilder(rng, [1, 3, 4, 4])
+
+    def shift(value: str) -> str:
+        return b.node("Add", value, b.constant(rng.normal(size=(4, 1, 1))))
+
+    y = b.same_conv("x", 3, 4)
+    for _ in range(blocks):
+        y = shift(shift(b.node("Add", y, b.same_conv(y, 4, 4, kernel=1))))
+        y = shift(b.node("PRelu", y, b.constant(rng.uniform(0.1, 0.4, (4, 1, 1)))))
+        y = b.node("InstanceNormalization", y, *(b.constant(make(4)) for make in (np.ones, np.zeros)))
     return b.model(b.same_conv(y, 4, 4))
 
 
@@ -78,7 +94,20 @@ def test_nodes_left_to_the_processor(rng: np.random.Generator, tmp_path: Path, m
         application, compiling = counted(lambda: open_application(path, NpuConfig.preset(16)))
         assert len(application.partition.host) == nodes
         work.append(quantising + compiling)
-    few, many = work
+    _require_linear(*work)
+
+
+def _require_linear(few: Counter[str], many: Counter[str]) -> None:
     grown = {name: many[name] / max(few[name], _FEW / 4) for name in many if many[name] > _FEW}
     assert grown and many.total() > 10_000
     assert not {name: round(factor, 1) for name, factor in grown.items() if factor > 1.25 * NODES[1] / NODES[0]}
+
+
+@pytest.mark.skipif(sys.gettrace() is not None, reason="something else traces")
+def test_shifts(rng: np.random.Generator) -> None:
+    """Of four times the blocks with four times the work."""
+    work: list[Counter[str]] = []
+    for blocks in (NODES[0] // 2, NODES[1] // 2):
+        model = shifted(rng, blocks)
+        work.append(counted(lambda model=model: prepare(model))[1])
+    _require_linear(*work)
