@@ -23,8 +23,8 @@ __all__ = ["spread_operators"]
 _WEIGHTED = ("Conv", "ConvTranspose", "Gemm", "MatMul")
 #: What is added to a variance that has nothing else beside it.
 _LEAST = 1e-9
-#: The least length that something is divided by is smaller.
-_TINY = 1e-3
+#: The least length that something is divided by, at most: shorter ones are divided by their own.
+_TINY = 1e-5
 
 
 def spread_operators(model: onnx.ModelProto) -> onnx.ModelProto:
@@ -168,7 +168,7 @@ class _Spreading(Rewriting):
         bounded = self._without(node.input[1], "Expand")
         limit = self._made(bounded, "Clip") or self._made(bounded, "Max")
         number = self._number(limit.input[1]) if limit is not None and len(limit.input) > 1 else None
-        if limit is None or number is None or not 0 <= number.max(initial=0) < _TINY or len(limit.input) > 2:
+        if limit is None or number is None or not 0 <= number.max(initial=0) <= _TINY or len(limit.input) > 2:
             return
         length = self._made(limit.input[0], "ReduceL2")
         if length is None or length.input[0] != node.input[0] or not self._attributes(length).get("keepdims", 1):
@@ -176,7 +176,10 @@ class _Spreading(Rewriting):
         axes = self._number(length.input[1]) if len(length.input) > 1 else np.array(
             self._attributes(length).get("axes", []))
         # The last one of four may be that of the pixels, or of a head.
-        rank = len(self._shape(node.input[0]))
+        shape = self._shape(node.input[0])
+        rank = len(shape)
+        if self._is_repeated(node.input[0], node.output[0]):
+            return
         if axes is not None and axes.size == 1 and (rank < 4 or axes.item() in (1, 1 - rank)):
             yield from self._unit(node, int(axes.item()))
 
@@ -194,18 +197,26 @@ class _Spreading(Rewriting):
         axis = self._attributes(node).get("axis", -1)
         if less is None or not shape or max(o.version for o in self._model.opset_import if not o.domain) < 13:
             return
-        alike = [self._is_alike(name, axis % len(shape)) for name in less.input]
+        alike = [self._is_alike(name, axis % len(shape), len(shape)) for name in less.input]
+        if self._is_repeated(less.input[alike[0]], node.input[0]):
+            return
         if alike == [False, True]:
             yield self._node(node, "Softmax", less.input[0], axis=axis, result=node.output[0])
         if alike == [True, False]:
             yield (turned := self._node(node, "Neg", less.input[1]))
             yield self._node(node, "Softmax", turned.output[0], axis=axis, result=node.output[0])
 
-    def _is_alike(self, name: str, axis: int) -> bool:
-        """Whether a value is the maximum along an axis, perhaps repeated."""
+    def _is_repeated(self, name: str, result: str) -> bool:
+        """Whether a result is known to be larger than an operand, as what that meets is."""
+        shape, whole = self._shape(name), self._shape(result)
+        return bool(whole) and (len(shape) != len(whole) or any(
+            one != other for one, other in zip(shape, whole, strict=True) if other))
+
+    def _is_alike(self, name: str, axis: int, rank: int) -> bool:
+        """Whether a value is the maximum along an axis of ``rank``, perhaps repeated."""
         largest = self._made(self._without(name, "Expand"), "ReduceMax")
         shape = self._shape(largest.input[0]) if largest is not None else []
-        if largest is None or not shape or not self._attributes(largest).get("keepdims", 1):
+        if largest is None or len(shape) != rank or not self._attributes(largest).get("keepdims", 1):
             return False
         axes = self._number(largest.input[1]) if len(largest.input) > 1 else np.array(
             self._attributes(largest).get("axes", []))

@@ -14,6 +14,7 @@ import numpy as np
 import onnx
 from onnx import NodeProto, helper, numpy_helper
 
+from gen.onnx.weights import MAX_WEIGHTS
 from gen.quantize.rewriting import Rewriting
 
 __all__ = ["guards", "is_guard", "spread_quotients"]
@@ -89,6 +90,8 @@ class _Quotients(Rewriting):
                 or [axis % len(shape) for axis in self._axes(mean)] != wide):
             return
         channels = shape[wide[0]]
+        if channels**2 > MAX_WEIGHTS:
+            return
         sizes = [self._constant(node.name, np.array(numbers, np.int64)) for numbers in (
             [-1, channels, 1, 1], [-1, *shape[1:]])]
         yield (flat := self._node(node, "Reshape", vector, sizes[0]))

@@ -205,3 +205,24 @@ def test_sums_of_sizes(op: str, rng: Rng) -> None:
     model = b.model(b.node("MatMul", b.node("Mul", "x", size), b.weights(CHANNELS, 4)), rank=2)
     x = rng.normal(size=(2, CHANNELS)).astype(np.float32)
     np.testing.assert_allclose(outputs_of(prepare(model), x), outputs_of(model, x), rtol=1e-5)
+
+
+@pytest.mark.parametrize("form", ["rank", "samples", "turned", "length", "repeated"])
+def test_nearly_the_same(form: str, rng: Rng) -> None:
+    """Maxima of other axes, and of more samples; lengths that a bound is above, and quotients that are repeated."""
+    b = FloatBuilder(rng, [1, 5, 6] if form in ("rank", "samples", "turned") else [1, 6], opset=17)
+    if form in ("length", "repeated"):
+        least = b.constant(np.float32(9e-4 if form == "length" else 1e-12))
+        length = b.node("Clip", b.node("ReduceL2", "x", axes=[1]), least)
+        length = b.node("Expand", length, b.constant(np.array([3, 6]))) if form == "repeated" else length
+        y = b.node("Div", "x", length)
+    else:
+        other = b.constant(rng.normal(size=(5, 6) if form == "rank" else (2, 5, 6)))
+        other = b.node("Mul", b.node("ReduceMean", "x", axes=[0, 1, 2], keepdims=0), other)
+        largest = b.node("ReduceMax", other, axes=[1 if form == "rank" else 2])
+        less = b.node("Sub", *((largest, "x") if form == "turned" else ("x", largest)))
+        y = b.node("Softmax", less, axis=1 if form == "rank" else -1)
+    model = b.model(b.node("MatMul", y, b.weights(6, 4)), rank=2 if form in ("length", "repeated") else 3)
+    x = (1e-4 if form == "length" else 1) * rng.normal(size=b.shape).astype(np.float32)
+    expected, found = (_run(each, x) for each in (model, prepare(model)))
+    np.testing.assert_allclose(found, expected, rtol=0, atol=1e-4 * np.abs(expected).max())
