@@ -21,7 +21,7 @@ _MOST = 1 << 43
 _RIGHT = 10_000
 _FORMAT, _VERSION = "npugen levels", 1
 _MAX_FILE, _MAX_TEXT, _MAX_SHIFT, _MAX_CLOCK, _MAX_VOLTS = 1 << 18, 200, 7, 100_000_000, 100_000
-_REMEDY = "docs/driver.md has the form"
+_REMEDY = "docs/governor.md says what it has"
 
 
 class LevelsFileError(DriverError):

@@ -40,8 +40,8 @@ _VOLTS = 1.0
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.description = ("Levels for the driver's governor, which by charge and deadline chooses the program and the "
-                          "length of its streams (docs/driver.md), and a whole discharge of a battery, in which every "
-                          "inference is made at the chosen level on a simulated device.")
+                          "length of its streams (docs/governor.md), and a whole discharge of a battery, in which "
+                          "every inference is made at the chosen level on a simulated device.")
     parser.add_argument("programs", type=Path, nargs="+", metavar="PROGRAM.npu",
                         help="compiled for one machine; of several, each is a level, or several by --shifts")
     parser.add_argument("--input", type=Path, required=True, metavar="FILE",

@@ -1,1 +1,1 @@
-"""Levels for the driver's governor, and a battery that is emptied by what it chooses (docs/driver.md)."""
+"""Levels for the driver's governor, and a battery that is emptied by what it chooses (docs/governor.md)."""

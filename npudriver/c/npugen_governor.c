@@ -114,5 +114,6 @@ void npugen_battery_spend(npugen_battery *battery, uint64_t energy) {
 }
 
 uint32_t npugen_battery_charge(const npugen_battery *battery) {
-    return battery->full ? (uint32_t)(battery->left * NPUGEN_FULL / battery->full) : 0;
+    if (battery->left >= battery->full) return battery->full ? NPUGEN_FULL : 0;
+    return (uint32_t)(battery->left * NPUGEN_FULL / battery->full);
 }

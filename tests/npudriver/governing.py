@@ -62,5 +62,6 @@ def random_trace(rng: np.random.Generator, steps: int) -> list[tuple[int, int, i
         if rng.random() < 0.2:
             deadline = int(rng.choice([0, rng.integers(1, 10)]))
         read = int(charge + rng.normal(0, 0.01) * FULL)
-        found.append((min(max(read, 0), FULL + 5), now, deadline))
+        # Gauges may say more than full.
+        found.append((max(read, 0) * (3 if rng.random() < 0.1 else 1), now, deadline))
     return found

@@ -80,6 +80,23 @@ def governed(rng: np.random.Generator, tmp_path: Path) -> tuple[Path, LevelTable
         next(iter(one.values()))[0].tobytes().hex() for one in outputs]
 
 
+def test_a_reckoned_battery(tmp_path: Path):
+    """It has never less than nothing, nor more than all."""
+    for name, content in library_files(CONFIG).items():
+        (tmp_path / name).write_bytes(content)
+    (tmp_path / "battery.c").write_text((HERE / "battery.c").read_text())
+    example = compiled(tmp_path, "battery.c", "npugen_governor.c", "npugen.c")
+
+    def charges(*numbers: int) -> list[int]:
+        done = subprocess.run([example], input=" ".join(map(str, numbers)), capture_output=True, text=True, check=True)
+        return [int(charge) for charge in done.stdout.split()]
+
+    assert charges(100, 100, 30, 60, 20, 1) == [1_000_000, 700_000, 100_000, 0, 0]
+    assert charges(100, 10**9, 1) == [1_000_000, 1_000_000]
+    assert charges(0, 0, 1) == [0, 0] == charges(0, 5, 9)
+    assert charges(1 << 43, 1 << 42) == [500_000]
+
+
 def test_on_the_verilog(governed):
     """A whole discharge: each result is the reference's at the level that the charge gives."""
     example, whole, outputs = governed
