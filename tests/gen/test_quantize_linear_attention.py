@@ -12,6 +12,8 @@ from gen.check.compare import compare_model
 from gen.onnx.importer import load_model
 from gen.onnx.machine import Machine
 from gen.quantize.prepare import prepare
+from gen.quantize.ranges import BINS, Distribution
+from gen.quantize.reciprocals import bound_reciprocals
 from tests.compiled import compile_kept
 from tests.gen.float_models import FloatBuilder
 from tests.gen.quantizing import outputs_of, quantized
@@ -118,3 +120,22 @@ def test_tokens_of_all_sizes() -> None:
     expected, found = (outputs_of(each, x) for each in (model, quantized(model, x, method="minmax").model))
     # 6 dB if queries keep their size.
     assert 10 * np.log10((expected**2).sum() / ((found - expected)**2).sum()) > 10
+
+
+def test_ranges_of_reciprocals() -> None:
+    """Of a sum that is next to nothing once, its reciprocal is not what all others have their steps by; a sum with more
+    than a guard has none of that size.
+    """
+    counts = np.zeros(2 * BINS)
+    counts[BINS + BINS // 2:] = counts[BINS] = 1
+    found = {"sum": Distribution(counts, 1e-6, 4.0), "inverse": Distribution(counts, 0.25, 1e6)}
+
+    def ranges(guard: float) -> dict[str, tuple[float, float]]:
+        nodes = [onnx.helper.make_node("Add", ["x", "guard"], ["sum"]),
+                 onnx.helper.make_node("Reciprocal", ["sum"], ["inverse"])]
+        constant = onnx.numpy_helper.from_array(np.float32(guard), "guard")
+        return bound_reciprocals(onnx.helper.make_model(onnx.helper.make_graph(nodes, "sums", [], [], [constant])),
+                                 found)
+
+    assert ranges(1e-9) == {"inverse": (0.0, 0.5)}
+    assert not ranges(0.5)

@@ -19,8 +19,9 @@ from .small import CONFIG
 _SOURCES = {"Makefile", "bringup.bin", "doctor.c", "main.c", "npugen.c", "npugen.h", "npugen_arm.c", "npugen_arm.h",
             "npugen_bare.c", "npugen_bare.h", "npugen_board.h", "npugen_bringup.h", "npugen_bringup_data.S",
             "npugen_check.c", "npugen_cpu.h", "npugen_doctor.c", "npugen_doctor.h", "npugen_dump.c", "npugen_dump.h",
-            "npugen_example.h", "npugen_memory.h", "npugen_model.c", "npugen_model.h", "npugen_model_data.S",
-            "npugen_model_functions.c", "npugen_regs.h", "npugen_uio.c", "npugen_uio.h", "npugen_value.h"}
+            "npugen_example.h", "npugen_governor.c", "npugen_governor.h", "npugen_memory.h", "npugen_model.c",
+            "npugen_model.h", "npugen_model_data.S", "npugen_model_functions.c", "npugen_power.c", "npugen_power.h",
+            "npugen_regs.h", "npugen_uio.c", "npugen_uio.h", "npugen_value.h"}
 
 
 def _conv(b: Builder, x: str, channels: int, filters: int) -> str:
