@@ -13,7 +13,7 @@ pytestmark = pytest.mark.rtl
 def test_mutated_programs_stay_inside():
     with RtlMachine(CONFIG) as machine:
         machine.reset()
-        outcomes = list(confined(machine, range(100)))
+        outcomes = list(confined(machine, range(120)))
     assert [outcome for outcome in outcomes if outcome.broken] == []
     assert {"DONE", "FETCH_LIMIT", "LOAD_LIMIT", "STORE_LIMIT"} <= {outcome.end for outcome in outcomes}
 

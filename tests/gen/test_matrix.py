@@ -18,8 +18,8 @@ def copied(graph: Graph) -> Graph:
     """With a layer in front that makes what the only one reads: its loads have to wait for that."""
     (layer,), source = graph.layers, graph.tensors["x"]
     channels, ones = source.shape[0], np.ones(source.shape[0], np.int64)
-    first = Conv("first", "in", "x", weights=np.eye(channels, dtype=np.int16)[:, :, None, None],
-                 requantize=Requantize(-3 * ones, 65536 * ones, 16 * ones, 3, -128, 127))
+    first = Conv("first", "in", "x", weights=2 * np.eye(channels, dtype=np.int16)[:, :, None, None],
+                 requantize=Requantize(-6 * ones, 65536 * ones, 17 * ones, 3, -128, 127))
     tensors = {**graph.tensors, "in": replace(source, name="in")}
     return replace(graph, tensors=tensors, layers=(first, layer), inputs={"in": ("in", ())})
 
