@@ -8,11 +8,11 @@ import numpy as np
 from gen.onnx.builder import GraphBuilder, Result
 from gen.onnx.model import NodeError
 from gen.onnx.quant_scales import same
-from gen.onnx.values import Quantisation, Real, channels_with_gaps, is_plain, is_whole
+from gen.onnx.values import Pending, Quantisation, Real, channels_with_gaps, is_plain, is_whole
 from gen.onnx.weights import MAX_WEIGHTS, Kernel, convolved
 from gen.onnx.windows import Windows
 
-__all__ = ["channels_of", "chosen", "repeated", "viewed", "with_gaps"]
+__all__ = ["channels_of", "chosen", "repeated", "viewed", "widened", "with_gaps"]
 
 
 def chosen(graph: GraphBuilder, value: Real) -> Real:
@@ -89,18 +89,50 @@ def repeated(graph: GraphBuilder, value: Real, count: int) -> Real:
     return replace(value, quantised=replace(value.quantised, tensor=graph.chosen[key], order=order))
 
 
+def widened(graph: GraphBuilder, value: Real, counts: tuple[int, int], integer: int, name: str) -> Real:
+    """A tensor arranged as it lies, with ``counts`` channels before and after its own, all of them int8 ``integer``.
+
+    A 1x1 convolution called ``name`` copies the channels; the others have no weights, and the integer as their bias.
+    Raises NodeError for too many, and for signs.
+    """
+    source = graph.tensors[value.quantised.tensor]
+    if source.signs:
+        raise NodeError("puts channels around signs, of which a copy makes none", at=name, code="not-a-sign")
+    count, (before, after) = source.shape[0], counts
+    total = before + count + after
+    _has_room(total, count)
+    channels = np.full(total, -1)
+    channels[before:before + count] = np.arange(count)
+    layer = _copied(name, value, channels, source.shape)
+    kept = same(source, total)
+    bias = np.where(channels < 0, integer - kept.zero_point, kept.bias)
+    result = Result(None, Quantisation(source.scale, source.zero_point, False))
+    written = graph.add_layer(layer, replace(kept, bias=bias), result=result)
+    return replace(value, quantised=replace(written, order=layer.order.reshape(1, total, *value.order.shape[2:])))
+
+
 def _picked(graph: GraphBuilder, value: Real, channels: tuple[int, ...]) -> str:
     """The tensor of a layer that copies channels of one."""
     source = graph.tensors[value.quantised.tensor]
     count, height, width = source.shape
-    if len(channels) * count > MAX_WEIGHTS:
-        raise NodeError(f"takes {len(channels):,} channels of {count:,} in another order, too many for a layer; make "
-                        "them outputs of the model", code="too-large")
-    weights = (np.array(channels)[:, None] == np.arange(count)).astype(np.int16)[:, :, None, None]
-    ones = np.ones(len(channels))
-    layer = convolved(f"{source.name}/channels", value, Kernel(weights, ones, 0 * ones),
-                      Windows((1, 1), (1, 1), (0, 0, 0, 0), (height, width)),
-                      np.arange(len(channels) * height * width).reshape(1, -1, height, width))
+    _has_room(len(channels), count)
+    layer = _copied(f"{source.name}/channels", value, np.array(channels), source.shape)
     unsigned = source.onnx_unsigned
     kept = Quantisation(source.scale, source.zero_point + 128 * unsigned, unsigned)
     return graph.add_layer(replace(layer, nodes=()), same(source, len(channels)), result=Result(None, kept)).tensor
+
+
+def _has_room(channels: int, count: int) -> None:
+    """Raises NodeError where a layer has too many weights that makes so many ``channels`` of ``count``."""
+    if channels * count > MAX_WEIGHTS:
+        raise NodeError(f"makes {channels:,} channels of {count:,}, in another order or with others, too many for a "
+                        "layer; make them outputs of the model", code="too-large", limit=MAX_WEIGHTS // count)
+
+
+def _copied(name: str, value: Real, channels: np.ndarray, shape: tuple[int, int, int]) -> Pending:
+    """A 1x1 convolution that makes ``channels``, int (C,), of those of a tensor of ``shape``; -1 has no weights."""
+    weights = (channels[:, None] == np.arange(shape[0])).astype(np.int16)[:, :, None, None]
+    ones = np.ones(len(channels))
+    return convolved(name, value, Kernel(weights, ones, 0 * ones),
+                     Windows((1, 1), (1, 1), (0, 0, 0, 0), (shape[1], shape[2])),
+                     np.arange(len(channels) * prod(shape[1:])).reshape(1, -1, *shape[1:]))

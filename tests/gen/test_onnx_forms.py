@@ -189,6 +189,40 @@ def test_negative_padding_cuts(pads: list[int], rng: Rng, tmp_path: Path) -> Non
     assert len(graph.layers) == 2
 
 
+@pytest.mark.parametrize("number", [0.0, 0.5])
+@pytest.mark.parametrize("last", [False, True])
+@pytest.mark.parametrize("pads", [(2, 0, 0, 3, 0, 0), (0, 1, 2, 9, 0, 1), (-1, 0, -1, 5, 0, 0)])
+def test_padding_of_channels(pads: tuple[int, ...], last: bool, number: float, rng: Rng, tmp_path: Path) -> None:
+    """As shortcuts of residual networks have it, which grow; of rows and columns, too, and with channels cut off."""
+    b = Builder(rng)
+    x = b.requantize(b.node("Conv", b.dequantize(b.input(1, 4, 6, 7)), b.weights(5, 4, 1, 1)), 0.05, 3)
+    begin, end = pads[:3], pads[3:]
+    widths = [0, *begin[1:], begin[0], 0, *end[1:], end[0]] if last else [0, *begin, 0, *end]
+    y = b.node("Transpose", x, perm=[0, 2, 3, 1]) if last else x
+    y = b.node("Pad", y, b.constant(widths), b.constant(np.float32(number)))
+    y = b.node("Transpose", y, perm=[0, 3, 1, 2]) if last else y
+    y = b.requantize(y, 0.05, 3)
+    channels = 5 + pads[0] + pads[3]
+    if any((*begin[1:], *end[1:])):
+        b.output(b.quantize(b.node("Conv", y, b.weights(4, channels, 3, 3))))
+    else:
+        other = b.requantize(b.node("Conv", x, b.weights(channels, 5, 1, 1)))
+        b.output(b.quantize(b.node("Relu", b.node("Add", y, other))))
+    graph, _ = check(b, tmp_path)
+    assert channels in {graph.tensors[layer.output].shape[0] for layer in graph.layers}
+
+
+@pytest.mark.parametrize("last", [False, True])
+def test_padding_of_the_channels_of_tokens(last: bool, rng: Rng, tmp_path: Path) -> None:
+    b = Builder(rng)
+    x = b.requantize(b.node("Conv", b.dequantize(b.input(1, 4, 9)), b.weights(6, 4, 1)), 0.05, 3)
+    y = b.node("Transpose", x, perm=[0, 2, 1]) if last else x
+    y = b.node("Pad", y, b.constant([0, 0, 1, 0, 0, 2] if last else [0, 1, 0, 0, 2, 0]))
+    y = b.node("Transpose", y, perm=[0, 2, 1]) if last else y
+    b.output(b.quantize(b.node("Conv", b.requantize(y, 0.05, 3), b.weights(4, 9, 3))))
+    check(b, tmp_path)
+
+
 def _cut(b: Builder, x: str) -> str:
     """Every second row, and all columns but the first and the last one."""
     starts, ends, axes, steps = ([1, 1], [8, 9], [2, 3], [2, 1])

@@ -6,9 +6,10 @@ from math import prod
 import numpy as np
 
 from gen.onnx.arrangement import possible, rearranged
+from gen.onnx.channels import widened
 from gen.onnx.constants import axes, constant, scalar
 from gen.onnx.context import Context
-from gen.onnx.edges import stored
+from gen.onnx.edges import pad_integer, stored
 from gen.onnx.model import NodeError
 from gen.onnx.refusals import refusal
 from gen.onnx.registry import Inputs, Registry, at
@@ -24,9 +25,9 @@ _OWN = ("reflect", "edge", "wrap")
 
 @HANDLERS.handles("Pad", conditions=(
     "as the padding of the Conv after it, also with QuantizeLinear and DequantizeLinear in between, else, and where "
-    "the channels are last, a copy; of spatial axes, up to 63 rows and 15 columns a side. Mode constant, with any "
-    "number that the tensor has a value for; modes reflect, edge and wrap by a layer that moves pixels. Negative "
-    "padding cuts, as Slice does"))
+    "the channels are last, a copy; of spatial axes, up to 63 rows and 15 columns a side, and of channels, by a 1x1 "
+    "convolution that copies them. Mode constant, with any number that the tensor has a value for; modes reflect, edge "
+    "and wrap by a layer that moves pixels. Negative padding cuts, as Slice does"))
 def pad(context: Context, inputs: Inputs) -> Value:
     node = context.node
     mode = node.attributes.get("mode", "constant")
@@ -50,15 +51,13 @@ def pad(context: Context, inputs: Inputs) -> Value:
                             "spatial axes is one", code="unsupported-form", attribute="pads")
         return rearranged(node, value, lambda order: _bordered(order, pads, mode))
     real = context.activation(value)
-    if rank == 4 and not pads[:, [0, 3]].any() and _has_channels_last(context, real):
+    if rank in (3, 4) and _has_channels_last(context, real):
         moved, _ = context.feature_map(replace(real, quantised=replace(
             real.quantised, order=np.moveaxis(real.order, -1, 1))))
-        made = stored(context.graph, _padded(context, inputs, moved, pads[:, [0, 3, 1, 2]]))
+        around = _padded(context, inputs, moved, np.insert(pads[:, :-1], 1, pads[:, -1], 1))
+        made = stored(context.graph, around) if isinstance(around, Padded) else around
         assert isinstance(made, Real)
         return replace(made, quantised=replace(made.quantised, order=np.moveaxis(made.order, 1, -1)))
-    if rank not in (3, 4) or pads[:, :2].any():
-        raise NodeError("pads other axes than the one or two spatial ones, of which alone the machine has a border",
-                        code="unsupported-form", attribute="pads")
     return _padded(context, inputs, real, pads)
 
 
@@ -71,19 +70,30 @@ def _bordered(order: np.ndarray, pads: np.ndarray, mode: str) -> np.ndarray:
 
 
 def _has_channels_last(context: Context, real: Real) -> bool:
-    """Of four axes."""
+    """Of three or four axes."""
     channel = real.order // prod(context.graph.tensors[real.quantised.tensor].shape[1:])
-    return real.order.shape[3] > 1 and bool((channel == channel[:, :1, :1]).all())
+    pixel = (slice(None), *(slice(1),) * (channel.ndim - 2))
+    return real.order.shape[-1] > 1 and bool((channel == channel[pixel]).all())
 
 
-def _padded(context: Context, inputs: Inputs, real: Real, pads: np.ndarray) -> Padded:
-    """``pads``: (2, axes), none of the first two of them."""
+def _padded(context: Context, inputs: Inputs, real: Real, pads: np.ndarray) -> Padded | Real:
+    """``pads``: (2, axes), of which the second one has channels."""
     node, rank = context.node, real.order.ndim
+    if rank not in (3, 4) or pads[:, 0].any():
+        raise NodeError("pads samples, or what has no rows and columns; the machine pads channels and one or two "
+                        "spatial axes", code="unsupported-form", attribute="pads")
     cut = np.maximum(-pads, 0)
     if cut.any():
         kept = tuple(slice(begin, size - end) for begin, end, size in zip(*cut, real.order.shape, strict=True))
         real = context.activation(rearranged(node, real, lambda order: possible(order[kept])))
         pads = np.maximum(pads, 0)
     number = scalar(at(inputs, 2), "the value", float(node.attributes.get("value", 0.0)))
+    if pads[:, 1].any():
+        real, _ = context.feature_map(real)
+        counts = int(pads[0, 1]), int(pads[1, 1])
+        real = widened(context.graph, real, counts, pad_integer(Padded(node.name, real, (0, 0, 0, 0), number)),
+                       node.name)
+        if not pads[:, 2:].any():
+            return real
     begin, end = ([0] * (4 - rank) + row[2:].tolist() for row in pads)
     return Padded(node.name, real, (begin[0], begin[1], end[0], end[1]), number)
