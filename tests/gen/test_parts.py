@@ -1,6 +1,7 @@
 """Tensors that are parts of others: rules, moving within blocks, places in memory, programs."""
 
-from collections.abc import Callable, Sequence
+import itertools
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -136,18 +137,18 @@ def test_passes_change_no_value(rng: Rng, seed: int) -> None:
             assert all(origin(moved.tensors, name)[1].start % tn == 0 for name in moved.tensors)
 
 
-def test_spaced_parts_change_no_value(rng: Rng, seed: int) -> None:
-    spaced = 0
-    for number in range(40):
-        graph = random_parts(seed + number)
-        for config in (*CONFIGS, NpuConfig.preset(256)):
-            tn = config.ic_lanes
-            apart = space_parts(graph, config)
-            verify(apart)
-            same_outputs(graph, apart, rng)
-            same_outputs(graph, align_parts(apart, tn), rng)
-            spaced += apart is not graph
-    assert spaced > 4
+def _changed(change: Callable[[Graph], Graph], graphs: Iterator[Graph]) -> Iterator[tuple[Graph, Graph]]:
+    """The first six of ``graphs`` of which ``change`` makes other ones, and these."""
+    pairs = ((graph, change(graph)) for graph in graphs)
+    return itertools.islice(((graph, made) for graph, made in pairs if made is not graph), 6)
+
+
+@pytest.mark.parametrize("config", [*CONFIGS, NpuConfig.preset(256)])
+def test_spaced_parts_change_no_value(config: NpuConfig, rng: Rng, seed: int) -> None:
+    for graph, apart in _changed(lambda graph: space_parts(graph, config), map(random_parts, itertools.count(seed))):
+        verify(apart)
+        same_outputs(graph, apart, rng)
+        same_outputs(graph, align_parts(apart, config.ic_lanes), rng)
 
 
 def test_spaced_parts(rng: Rng) -> None:
@@ -241,14 +242,10 @@ def test_layers_that_pick_and_stay(rng: Rng) -> None:
 
 
 def test_folded_picks_change_no_value(rng: Rng, seed: int) -> None:
-    folded = 0
-    for number in range(40):
-        graph = align_parts(random_parts(seed + number), 8)
-        made = fold_picks(graph, CONFIGS[1])
+    graphs = (align_parts(random_parts(number), 8) for number in itertools.count(seed))
+    for graph, made in _changed(lambda graph: fold_picks(graph, CONFIGS[1]), graphs):
         verify(made)
         same_outputs(graph, made, rng)
-        folded += made is not graph
-    assert folded > 4
 
 
 def test_parts_are_spaced_where_that_is_faster(rng: Rng) -> None:
