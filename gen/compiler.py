@@ -121,7 +121,7 @@ def generate(graph: Graph, config: NpuConfig, options: CompileOptions, *, model:
         output_ports=output_ports(graph, placed.tensors),
         layers=tuple(LayerInfo(
             item.layer.name, item.layer.op, "fused" if item.layer.output in kept else item.mode, item.input,
-            item.layer.output, item.macs, item.useful_macs) for item in layers),
+            item.layer.output, item.macs, item.useful_macs, item.lane_macs) for item in layers),
         instruction_layers=tuple(result.owners), density=options.density, model=model,
         winograd={layer.name: layer.winograd.shifts for layer in graph.of(Conv) if layer.winograd},
         streams={layer.name: layer.stochastic.streams for layer in graph.of(Conv) if layer.stochastic})

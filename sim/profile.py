@@ -30,7 +30,9 @@ _MULTIPLIED = {"winograd": POSITIONS / 36}
 
 
 class Layer(Protocol):
-    """What is known of a layer: its dense network's ``macs``, and ``useful_macs``, those left after pruning."""
+    """What is known of a layer: its dense network's ``macs``, ``useful_macs``, those left after pruning, and
+    ``lane_macs``, these with channels rounded up to lanes, or 0 where the model asks for none of them.
+    """
 
     @property
     def name(self) -> str: ...
@@ -42,6 +44,8 @@ class Layer(Protocol):
     def macs(self) -> int: ...
     @property
     def useful_macs(self) -> int: ...
+    @property
+    def lane_macs(self) -> int: ...
 
 
 class Program(Protocol):
@@ -79,6 +83,7 @@ class LayerTiming:
     The first three are the cycles in which the array, or the pool unit, was at work, divided by what its lanes did:
     ``idle_pixels`` had no output pixel (odd rows), ``idle_lanes`` no channel, tap or weight. ``utilisation`` is of all
     multipliers, or all lanes of the binary unit, by ``useful_macs``; ``dram_bytes`` counts instructions too.
+    ``slots``: multiplications that could have been made in these cycles, where the layer has any.
     """
 
     name: str
@@ -93,6 +98,8 @@ class LayerTiming:
     idle_pixels: int
     idle_lanes: int
     stalls: dict[str, int]
+    lane_macs: int
+    slots: int
 
 
 @dataclass(frozen=True)
@@ -213,5 +220,6 @@ def layer_timings(program: Program, record: Record, cycles: int) -> list[LayerTi
         timings.append(LayerTiming(
             layer.name, layer.op, layer.mode, own, layer.macs, layer.useful_macs,
             layer.useful_macs / max(1, rate * own), int(traffic[number]), useful, pixels,
-            int(busy[number]) - useful - pixels, stalls))
+            int(busy[number]) - useful - pixels, stalls, layer.lane_macs,
+            rate * int(busy[number]) if layer.macs else 0))
     return timings

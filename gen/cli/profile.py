@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 #: Of the plot.
 _NAME = "profile"
+#: Headings of columns that a terminal of so many columns has room for.
+_SLOTS, _WIDE = ("slots\na MAC", "by\nlanes"), 100
 #: Beyond any FPGA: what is larger was meant in Hz or kHz.
 _MAX_MHZ = 10_000
 
@@ -133,6 +135,15 @@ def _processor(application: "Application") -> dict[str, Any] | None:
     return {"segments": len(seconds), "seconds": sum(seconds)}
 
 
+def _slots(part: dict[str, Any]) -> tuple[float | None, float | None]:
+    """Of a layer or the total: slots for each multiplication, and for each with channels rounded up to lanes."""
+    from gen.run.report import slots_per_mac
+
+    if "slots_per_mac" in part:
+        return part["slots_per_mac"], part["slots_per_lane_mac"]
+    return slots_per_mac([part])
+
+
 def _row(layer: dict[str, Any]) -> list[str]:
     def share(cycles: int) -> str:
         return f"{100 * cycles / max(1, layer['cycles']):.1f}"
@@ -140,18 +151,23 @@ def _row(layer: dict[str, Any]) -> list[str]:
     waits = {cause: waited for cause, waited in layer["stalls"].items() if cause != "wait_weights"}
     cause, waited = max(waits.items(), key=lambda item: item[1], default=("", 0))
     percent = round(100 * waited / max(1, layer["cycles"]))
+    slots = [f"{ratio:.2f}" if ratio else "" for ratio in _slots(layer)]
     return [
         layer.get("name", "total"), layer.get("mode", ""), f"{layer['cycles']:,}", f"{100 * layer['utilisation']:.1f}",
-        share(layer["idle_pixels"]), share(layer["idle_lanes"]), share(layer["stalls"]["wait_weights"]),
+        *slots, share(layer["idle_pixels"]), share(layer["idle_lanes"]), share(layer["stalls"]["wait_weights"]),
         f"{cause.removeprefix('wait_').replace('_', ' ')} {percent} %" if percent else "", f"{layer['dram_bytes']:,}",
     ]
 
 
 def show(profile: dict[str, Any], board: str) -> None:
     total = profile["total"]
-    headings = ("layer", "mode", "cycles", "% used", "idle\npixels", "idle\nlanes", "lacks\nweights", "waits for",
-                "bytes")
+    headings = ["layer", "mode", "cycles", "% used", *_SLOTS, "idle\npixels", "idle\nlanes", "lacks\nweights",
+                "waits for", "bytes"]
     rows, footers = [_row(layer) for layer in profile["layers"]], _row(total)
+    if console.width < _WIDE:
+        shown = [number for number, heading in enumerate(headings) if heading not in _SLOTS]
+        headings, footers = [headings[number] for number in shown], [footers[number] for number in shown]
+        rows = [[row[number] for number in shown] for row in rows]
     table = Table(box=box.SIMPLE, show_footer=True, padding=(0, 1, 0, 0))
     for number, (heading, footer) in enumerate(zip(headings, footers, strict=True)):
         # Words are folded when the terminal is narrow, figures are not.
@@ -163,6 +179,9 @@ def show(profile: dict[str, Any], board: str) -> None:
     for row in rows:
         table.add_row(*row)
     console.print(table)
+    if total["slots_per_mac"] is not None:
+        console.print(f"multiplier slots issued for each multiplication of the model: {total['slots_per_mac']:.2f}; "
+                      f"{total['slots_per_lane_mac']:.2f} with channels rounded up to lanes")
     console.print("% of a layer's cycles: multipliers in use; lanes at work without an output pixel, and without a "
                   "channel, tap or weight; weights that are not there in time; what else it waited for most")
     if any(layer["utilisation"] > 1 for layer in profile["layers"]):

@@ -92,6 +92,9 @@ def say_speed(speed: dict[str, Any], board: str, *, choosable: bool, helpful: Se
                    f"multipliers: {speed['fps']:,.0f} inferences a second of the accelerator at {speed['clock']} "
                    f"({board})",
                    soft_wrap=True)
+    if speed["slots_per_mac"] is not None:
+        messages.print(f"multiplier slots issued for each multiplication of the model: {speed['slots_per_mac']:.2f}, "
+                       f"{speed['slots_per_lane_mac']:.2f} with channels rounded up to lanes", soft_wrap=True)
     added = speed["added"] / speed["cycles"]
     if added > _SOME:
         messages.print(f"{100 * added:.0f} % of the cycles are layers that the compiler adds to move values, repeat "

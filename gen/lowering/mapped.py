@@ -115,6 +115,17 @@ class MappedLayer(ABC):
         return self.macs
 
     @property
+    def lane_macs(self) -> int:
+        """``useful_macs`` that the model asks for, with channels rounded up to lanes: those of the result to a block,
+        those that a sum is made of to the lanes of an output. 0 for a layer that stands for no node of the model.
+        """
+        if not self.layer.onnx_nodes:
+            return 0
+        made, summed, config = self.target.shape[0], self.layer.summed_channels, self.config
+        macs = self.useful_macs * _rounded_up(made, config.ic_lanes) // made
+        return macs * _rounded_up(summed, config.nnz_lanes) // summed if summed else macs
+
+    @property
     def weight_beats(self) -> int:
         """Beats of the packed weights."""
         return 0
@@ -193,6 +204,10 @@ class MappedLayer(ABC):
     def fields(self, reduction: ReductionSlice) -> dict[str, int]:
         """Further fields of a COMPUTE."""
         return {}
+
+
+def _rounded_up(channels: int, lanes: int) -> int:
+    return -(-channels // lanes) * lanes
 
 
 def data_of(geometry: Geometry, spatial: SpatialTile) -> tuple[int, int]:

@@ -39,7 +39,9 @@ class ConflictError(ProgramError, ArgumentError):
 
 @dataclass(frozen=True)
 class LayerInfo:
-    """What a profile needs of a layer. ``macs`` are the dense network's, ``useful_macs`` those left after pruning."""
+    """What a profile needs of a layer. ``macs`` are the dense network's, ``useful_macs`` those left after pruning,
+    ``lane_macs`` the latter with channels rounded up to lanes, or 0 where the model asks for none of them.
+    """
 
     name: str
     op: str
@@ -48,6 +50,7 @@ class LayerInfo:
     output: str
     macs: Natural
     useful_macs: Natural
+    lane_macs: Natural = 0
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

@@ -76,6 +76,8 @@ class Layer:
     idle_pixels: Cycle
     idle_lanes: Cycle
     stalls: dict[str, Cycle]
+    lane_macs: Count = 0
+    slots: Count = 0
 
 
 @dataclass(frozen=True, kw_only=True)

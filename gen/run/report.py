@@ -1,6 +1,6 @@
 """Profiles as scripts read them: plain values, ready for JSON."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -8,7 +8,7 @@ from boards.clock import Clock
 from gen.program.program import Program
 from sim.profile import Record, layer_timings
 
-__all__ = ["Measured", "profile_of"]
+__all__ = ["Measured", "profile_of", "slots_per_mac"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -24,10 +24,12 @@ def profile_of(programs: Sequence[Measured], clock: Clock) -> dict[str, Any]:
     """The profile of one inference: totals, and `sim.profile.LayerTiming` of each layer.
 
     ``programs``: the segments of the model that run on the accelerator, without which its cycles stand still.
-    ``total``'s ``macs`` are the dense network's, while utilisation is of those left, cycle by cycle.
+    ``total``'s ``macs`` are the dense network's, while utilisation is of those left, cycle by cycle. Its
+    ``slots_per_mac`` are `slots_per_mac` of all layers.
     """
     layers = [layer for one in programs for layer in layer_timings(one.program, one.record, one.cycles)]
     cycles = sum(one.cycles for one in programs)
+    per_mac, per_lane_mac = slots_per_mac([asdict(layer) for layer in layers])
     return {
         "clock_mhz": clock.mhz,
         "clock": clock.basis,
@@ -39,7 +41,19 @@ def profile_of(programs: Sequence[Measured], clock: Clock) -> dict[str, Any]:
             "fps": clock.per_second(cycles),
             "dram_bytes": sum(layer.dram_bytes for layer in layers),
             **{name: sum(getattr(layer, name) for layer in layers) for name in ("useful", "idle_pixels", "idle_lanes")},
+            "slots_per_mac": per_mac, "slots_per_lane_mac": per_lane_mac,
             "stalls": {cause: sum(layer.stalls[cause] for layer in layers) for cause in layers[0].stalls},
         },
         "layers": [asdict(layer) for layer in layers],
     }
+
+
+def slots_per_mac(layers: Sequence[Mapping[str, Any]]) -> tuple[float | None, float | None]:
+    """Multiplications that could have been made while ``layers`` of a profile were at work, over those by weights of
+    the model that are left; and over these with channels rounded up to lanes. None where the model asks for none.
+    """
+    asked = sum(layer["useful_macs"] for layer in layers if layer["lane_macs"])
+    if not asked:
+        return None, None
+    slots = sum(layer["slots"] for layer in layers)
+    return slots / asked, slots / sum(layer["lane_macs"] for layer in layers)

@@ -10,6 +10,8 @@ import pytest
 from cores.arch.instruction import Instruction
 from cores.arch.isa import Opcode, WordForm
 from cores.config import NpuConfig
+from gen.bench.layers import LayerBenchmark, conv_graph
+from gen.compiler import compile_graph
 from gen.ir.errors import GraphError
 from gen.ir.graph import Conv, Graph, Pool, output_size
 from gen.ir.parts import without_gaps
@@ -313,3 +315,15 @@ def test_multipliers_that_stay(rng: Rng) -> None:
         verify(other)
         assert split_multipliers(other, 16) is other
     assert len(compile_kept(graph, CONFIGS["plain"])[1].layers) == 2
+
+
+@pytest.mark.parametrize("channels, outputs, lanes", [(3, 5, (4, 16)), (8, 16, (8, 16)), (17, 33, (20, 48))])
+def test_slots_with_channels_rounded_up(channels: int, outputs: int, lanes: tuple[int, int]) -> None:
+    """Of nodes of the model alone: sums in the lanes of an output, results in blocks of channels."""
+    config = NpuConfig.preset(256)
+    graph = conv_graph(LayerBenchmark(name="x", channels=channels, outputs=outputs, size=4, kernel=1), config=config)
+    (layer,) = graph.layers
+    for nodes, wanted in (("node",), 16 * lanes[0] * lanes[1]), ((), 0):
+        named = replace(graph, layers=(replace(layer, onnx_nodes=nodes),))
+        (info,) = compile_graph(named, config)[0].layers
+        assert (info.useful_macs, info.lane_macs) == (16 * channels * outputs, wanted)

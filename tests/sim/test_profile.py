@@ -30,6 +30,7 @@ class Layer:
     mode: str
     macs: int
     useful_macs: int
+    lane_macs: int
 
 
 @dataclass(frozen=True)
@@ -46,7 +47,7 @@ def program(seed) -> Program:
     count = len(code) // 16
     half = 25                       # a LOAD_SET and three tiles of eight instructions
     assert decode(code[16 * half:16 * half + 16]).opcode == Opcode.LOAD_SET
-    layers = (Layer("first", "conv", "dense", 46656, 23328), Layer("second", "conv", "dense", 5184, 5184))
+    layers = (Layer("first", "conv", "dense", 46656, 23328, 30000), Layer("second", "conv", "dense", 5184, 5184, 0))
     return Program(SMALL, code, layers, (0,) * half + (1,) * (count - half - 1) + (-1,))
 
 
@@ -71,6 +72,7 @@ def test_cycles_are_work_and_stalls(program):
     for number, layer in enumerate(layers):
         busy = int(timing.counts[1, STATES.index("busy"), owners == number].sum())
         assert busy == layer.useful + layer.idle_pixels + layer.idle_lanes
+        assert layer.slots == busy * SMALL.macs and layer.lane_macs == program.layers[number].lane_macs
         assert layer.cycles == busy + sum(layer.stalls.values())
         assert set(layer.stalls) == {"setup", "short_steps", "wait_load", "wait_store", "wait_weights", "idle"}
         assert min(layer.useful, layer.idle_pixels, layer.idle_lanes, *layer.stalls.values()) >= 0

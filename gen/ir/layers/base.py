@@ -147,6 +147,11 @@ class Layer(ABC):
         return 0
 
     @property
+    def summed_channels(self) -> int:
+        """Input channels that a sum is made of; 0 where it is a result's own channel, or nothing is multiplied."""
+        return 0
+
+    @property
     def form(self) -> Hashable:
         """What its cycles depend on, beside the sizes of tensors, its epilogue and the way that it is computed."""
         return self.op, self.kernel, self.stride, self.pads, self.summands, len(self.requantize.bias)

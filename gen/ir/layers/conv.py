@@ -169,6 +169,10 @@ class Conv(Layer):
         return self.products * target.shape[1] * target.shape[2]
 
     @property
+    def summed_channels(self) -> int:
+        return 0 if self.depthwise else self.weights.shape[1]
+
+    @property
     def products(self) -> int:
         """Those of a pixel of all outputs, of the weights that the model has."""
         return self.weights.size // self.groups if self.counted is None else self.counted

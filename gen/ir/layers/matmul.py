@@ -241,5 +241,9 @@ class MatMul(Layer):
         return self.reduced * self.rows * target.shape[1] * target.shape[2]
 
     @property
+    def summed_channels(self) -> int:
+        return self.reduced
+
+    @property
     def form(self) -> Hashable:
         return *super().form, self.parts    # type: ignore[misc]
