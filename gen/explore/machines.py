@@ -119,7 +119,7 @@ class MachineProblem:
         return {
             "mac_lanes": config.macs, "config": config.to_dict(), "density_used": machine.density,
             "clock_mhz": machine.clock.mhz, "clock_basis": machine.clock.basis, "area_error": machine.area.error,
-            "area_now": machine.area.now,
+            "area_known": machine.area.known, "area_now": machine.area.now,
             # More than there is, but not by more than the error of the reckoning.
             "tight": exceeded(machine.area.totals, self.board),
         }

@@ -64,8 +64,9 @@ class Area:
 
     ``error``: the largest relative error of a total when each machine of the family, or of one with the same LUTs, was
     reckoned from the others, but for those without which a term's cost would not be known; 0 of a machine that is in
-    the table, None where too few are in it to tell, or none with a unit that this one has. ``now``: not of an earlier
-    state of the hardware.
+    the table, None where too few are in it to tell, none with a unit that this one has, or none as large.
+    ``nearest``: in words, the machine of the table that is most like this one where it is larger or smaller than all
+    of them, else "". ``now``: not of an earlier state of the hardware.
     """
 
     family: str
@@ -73,6 +74,18 @@ class Area:
     components: dict[str, dict[str, float]]
     error: float | None
     now: bool = True
+    nearest: str = ""
+
+    @property
+    def known(self) -> str:
+        """How it is known, such as ``within 8 % of synthesis``."""
+        if self.nearest:
+            how = f"extrapolated, its error unknown: the nearest machine that was synthesised is {self.nearest}"
+        elif self.error is None:
+            return "its error unknown"
+        else:
+            how = f"within {100 * self.error:.0f} % of synthesis" if self.error else "as synthesised"
+        return how + ("" if self.now else " of an earlier state")
 
     def too_much(self, board: Board) -> list[str]:
         """What the machine surely takes more of than the device has, after allowing for its error; there is none where
@@ -86,13 +99,11 @@ class Area:
     def __str__(self) -> str:
         """Such as ``lut 23,505, ff 26,240, dsp 144, bram36 86, within 8 % of synthesis``."""
         counts = ", ".join(f"{name} {round(total):,}" for name, total in self.totals.items())
-        if self.error is None:
-            return f"{counts}, its error unknown"
-        how = f"within {100 * self.error:.0f} % of synthesis" if self.error else "as synthesised"
-        return f"{counts}, {how}" + ("" if self.now else " of an earlier state")
+        return f"{counts}, {self.known}"
 
     def to_dict(self) -> dict[str, Any]:
-        return {"totals": self.totals, "error": self.error, "now": self.now, "components": self.components}
+        return {"totals": self.totals, "error": self.error, "nearest": self.nearest, "now": self.now,
+                "known": self.known, "components": self.components}
 
 
 @functools.cache
@@ -247,6 +258,27 @@ def _has_all_terms(config: NpuConfig) -> bool:
                for component in _components() for number, term in enumerate(_terms(component, config)) if term)
 
 
+def _nearest(config: NpuConfig, family: str) -> str:
+    """"" where machines of the family, or of one with the same LUTs, lie on both sides of this one in every term of its
+    area; else the one of them that is most like it, in words.
+    """
+    known = _known(_related(family), None)
+
+    def terms(of: NpuConfig) -> list[float]:
+        return [term for component in _components() for term in _terms(component, of)]
+
+    own, others = terms(config), [terms(one.config) for one in known]
+    if not others or all(min(found) <= term <= max(found) for term, *found in zip(own, *others, strict=True)):
+        return ""
+
+    def distance(number: int) -> float:
+        return sum(math.log((1 + term) / (1 + other)) ** 2 for term, other in zip(own, others[number], strict=True))
+
+    one = known[min(range(len(known)), key=distance)]
+    features = f" with {', '.join(one.config.features)}" if one.config.features else ""
+    return f"of {one.config.macs} MACs{features}"
+
+
 def from_others(number: int) -> dict[str, float] | None:
     """Totals of a machine of the table, by its place there, as the others have it reckoned. None where these do not say
     of every term what it costs.
@@ -277,9 +309,10 @@ def area_of(config: NpuConfig, family: str) -> Area:
                               for name, count in counts.items()}
                   for component, counts in _reckoned(config, family).items()}
     known = _known(_related(family), None) or _reference()
+    nearest = _nearest(config, family)
     return Area(family, {name: round(count, 1) for name, count in _sum(components, family).items()}, components,
-                _error(family) if _has_all_terms(config) else None,
-                all(one.hardware == hardware_digest(one.family) for one in known))
+                _error(family) if _has_all_terms(config) and not nearest else None,
+                all(one.hardware == hardware_digest(one.family) for one in known), nearest)
 
 
 def growth(config: NpuConfig, larger: NpuConfig, family: str) -> dict[str, float]:

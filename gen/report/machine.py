@@ -50,11 +50,7 @@ class Built:
         """How the area is known."""
         if self.synthesis is not None:
             return "as mapped by Yosys"
-        if self.area.error is None:
-            return "estimated, its error unknown"
-        state = "" if self.area.now else ", of an earlier state of the hardware"
-        return ("as synthesised" if not self.area.error else
-                f"estimated, within {100 * self.area.error:.0f} % of synthesis") + state
+        return self.area.known if self.area.error == 0 else f"estimated, {self.area.known}"
 
 
 def machine_sheet(built: Built, *, command: str = "") -> Sheet:

@@ -62,10 +62,8 @@ def _facts(one: Evaluation) -> dict[str, str]:
     found: dict[str, str] = {}
     if "clock_mhz" in one.facts:
         found["clock"] = f"{one.facts['clock_mhz']:g} MHz, {one.facts['clock_basis']}"
-    if "area_error" in one.facts:
-        error = one.facts["area_error"]
-        found["area is known"] = ("its error unknown" if error is None else
-                                  f"within {100 * error:.0f} % of synthesis" if error else "as synthesised")
+    if "area_known" in one.facts:
+        found["area is known"] = one.facts["area_known"]
     if one.facts.get("tight"):
         found["perhaps too large"] = ", ".join(one.facts["tight"])
     return found

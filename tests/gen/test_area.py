@@ -37,12 +37,20 @@ def test_a_machine_of_the_table_is_as_synthesised():
 
 
 def test_a_machine_like_those_of_the_table_says_its_error():
-    found = area_of(get_board("zu3eg").config(1024), "xcup")
+    found = area_of(get_board("zu3eg").config(256), "xcup")
     assert found.error is None or 0 < found.error < 0.25
     assert set(found.components) == {component for one in machines() for component in one.components}
     assert str(replace(found, error=None, now=True)).endswith("its error unknown")
     assert str(replace(found, totals={"lut": 23505.2, "dsp": 144}, error=0.081, now=True)
                ) == "lut 23,505, dsp 144, within 8 % of synthesis"
+
+
+@pytest.mark.parametrize("board, macs, nearest", [("zu3eg", 1024, 512), ("zynq7020", 512, 256), ("cyclonev", 16, 64)])
+def test_a_machine_beyond_those_of_the_table_names_the_nearest(board: str, macs: int, nearest: int):
+    found = replace(area_of(get_board(board).config(macs), get_board(board).family), now=True)
+    assert found.error is None and found.known == (
+        f"extrapolated, its error unknown: the nearest machine that was synthesised is of {nearest} MACs")
+    assert found.to_dict()["known"] == found.known and str(found).endswith(found.known)
 
 
 def test_a_unit_of_which_no_machine_was_synthesised_has_no_known_error(monkeypatch: pytest.MonkeyPatch):
