@@ -104,7 +104,7 @@ def _write_network(folder: Path, name: str, judge: "Examiner", backbone: "Backbo
 
     import numpy as np
 
-    from gen.bench.stochastic_model import model_inputs, onnx_model
+    from gen.stochastic.model import model_inputs, onnx_model
     from gen.stochastic.network import exact, integers, scores
 
     layers = judge.network(backbone, remark)
@@ -166,6 +166,28 @@ def _search(arguments: argparse.Namespace) -> Rows:
             for row in rows]
 
 
+def _axes(arguments: argparse.Namespace) -> Rows:
+    """Rewards by evaluations, accuracies assumed; none without a checkout, or PyTorch and Optuna, which is said."""
+    from gen.bench.stochastic_axes import SPACES, measure_axes
+    from gen.explore.errors import ExploreError
+    from gen.explore.task import read_task
+
+    root = checkout()
+    if root is None:
+        messages.print("no spaces: examples/stochastic is in a checkout alone", soft_wrap=True)
+        return []
+    tasks = {name: read_task(root / "examples" / "stochastic" / f"{name}.json") for name in SPACES}
+    try:
+        with status("searches") as remark:
+            rows = list(measure_axes(tasks, chosen_board(arguments).family, remark))
+    except ExploreError as error:
+        messages.print(str(error), soft_wrap=True)
+        return []
+    return [{"search": f"{row.space}: {row.method}", "evaluations": row.evaluations,
+             **{f"after_{mark}": reward for mark, reward in row.best.items()}, "least": row.least,
+             "feasible_%": 100 * row.feasible, "best": row.found} for row in rows]
+
+
 def _ranges(arguments: argparse.Namespace) -> Rows:
     """The digits of the example; none without a checkout, which is said."""
     from gen.bench.stochastic_ranges import measure_ranges
@@ -193,4 +215,6 @@ PARTS = (
          "streams", _energy),
     Part("stochastic-search", "best reward after so many evaluations, five seeds each: the published controller, "
          "Optuna, chance", _search, _SEARCH_PLOT),
+    Part("stochastic-axes", "best reward after so many evaluations of spaces whose axes are layers, neurons, kernels, "
+         "strides and channels, five seeds each; accuracies are assumed by a formula, no network is trained", _axes),
 )

@@ -39,7 +39,8 @@ def explore(arguments: argparse.Namespace) -> None:
     path = _space_file(arguments)
     problem = _problem(arguments, path)
     try:
-        name, method = chosen_method(arguments.method, problem, arguments.evaluations, arguments.seed)
+        name, method = chosen_method(arguments.method, problem, arguments.evaluations, arguments.seed,
+                                     problem.task.controller)
     except ExploreError as error:
         raise UsageError.of(error, str(error)) from None
     found = searched(arguments, problem, name, method)
@@ -84,7 +85,6 @@ def _problem(arguments: argparse.Namespace, path: Path) -> "StreamProblem":
     from gen.explore.errors import ExploreError, SpaceError
     from gen.explore.streams import known_objectives
     from gen.explore.task import read_task
-    from gen.stochastic.backbone import Backbone
     from gen.stochastic.errors import BackboneError
 
     try:
@@ -96,7 +96,7 @@ def _problem(arguments: argparse.Namespace, path: Path) -> "StreamProblem":
         raise UsageError(f"no objective {unknown!r}; there are {', '.join(known_objectives())}", code="unknown-name")
     folder = named_folder(arguments.images, "--images")
     try:
-        judge = required_examiner(folder, Backbone(task.backbones[0]))
+        judge = required_examiner(folder, task.example)
         return stream_problem(task, judge, chosen_board(arguments).family, arguments.objectives)
     except (BackboneError, ExploreError) as error:
         raise CommandError.of(error, f"{path}: {error}") from None
@@ -109,8 +109,8 @@ def stream_problem(task: "Task", judge: "Examiner", family: str, objectives: tup
     from gen.explore.streams import REWARD, StreamProblem
     from gen.stochastic.backbone import Backbone
 
-    for word in task.backbones:
-        judge.images.for_backbone(Backbone(word), slice(0, 1))
+    for backbone in (task.example, *map(Backbone, task.backbones)):
+        judge.images.for_backbone(backbone, slice(0, 1))
     problem = StreamProblem(task, NpuConfig.preset(task.macs), family, StreamMeter(judge), objectives or (REWARD,))
     assert problem.space.size
     return problem
@@ -134,11 +134,17 @@ def _show(found: "Found", *, every: bool) -> None:
         figures: dict[str, Any] = dict(one.figures)
         accuracy = [figures.get(name.replace("length", "accuracy")) for name in lengths]
         table.add_row(
-            str(one.point["backbone"]), str(one.point["circuit"]), *(str(one.point[name]) for name in lengths),
-            " ".join(f"{figures[name.replace('length', 'ms')]:.4f}" for name in lengths),
+            str(one.facts.get("backbone", one.point.get("backbone"))), str(one.point["circuit"]),
+            *(str(one.point[name]) for name in lengths),
+            " ".join(_text(figures.get(name.replace("length", "ms")), ".4f") for name in lengths),
             " ".join("" if value is None else f"{100 * value:.1f}" for value in accuracy),
-            f"{figures['inferences']:,}", f"{figures['reward']:.4f}", "" if one.feasible else "infeasible")
+            _text(figures.get("inferences"), ","), f"{figures['reward']:.4f}", "" if one.feasible else "infeasible")
     console.print(table)
     feasible = sum(one.feasible for one in found.evaluations)
     console.print(f"{feasible:,} feasible of {len(found.evaluations):,} points looked at, {found.space.size:,} in all; "
                   f"cycles {BASIS}, energies relative", soft_wrap=True)
+
+
+def _text(value: float | None, form: str) -> str:
+    """"" where it is not known: a point that is no network has no figures."""
+    return "" if value is None else format(value, form)

@@ -1,22 +1,35 @@
 """Points by a recurrent network that learns by policy gradient which ones are rewarded."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
-from typing import Any
+from typing import Annotated, Any
+
+import msgspec
+from msgspec import Meta
 
 from gen.stochastic.repeatable import repeatable
 
 from .errors import ExploreError
 from .evaluation import Evaluation, Problem
-from .space import Point
+from .space import Point, Space
 
-__all__ = ["Controller"]
+__all__ = ["Controller", "ControllerSettings"]
 
-#: As published.
-_BATCH, _STEPS, _RATE = 35, 50, 0.99
 _HIDDEN = 32
-#: Of the moving average of rewards: what it keeps from step to step.
-_KEPT = 0.8
+
+
+class ControllerSettings(msgspec.Struct, kw_only=True, frozen=True, forbid_unknown_fields=True):
+    """As published unless given: so many ``steps`` of a ``batch`` of points each, at a learning ``rate``.
+
+    ``discount``: how much of a reward a choice has for each one that was made after it. ``average``: what the moving
+    average of rewards, the baseline, keeps from step to step, which is not published.
+    """
+
+    batch: Annotated[int, Meta(ge=1, le=1000)] = 35
+    steps: Annotated[int, Meta(ge=1, le=10_000)] = 50
+    rate: Annotated[float, Meta(gt=0, le=10)] = 0.99
+    discount: Annotated[float, Meta(gt=0, le=1)] = 1.0
+    average: Annotated[float, Meta(ge=0, lt=1)] = 0.8
 
 
 class Controller:
@@ -27,7 +40,8 @@ class Controller:
     too.
     """
 
-    def __init__(self, problem: Problem, evaluations: int, seed: int) -> None:
+    def __init__(self, problem: Problem, evaluations: int, seed: int,
+                 settings: ControllerSettings = ControllerSettings()) -> None:  # noqa: B008 - frozen
         if find_spec("torch") is None:
             raise ExploreError("--method controller needs PyTorch: pip install 'npugen[train]'; random and optuna do "
                                "without", code="missing-package")
@@ -35,10 +49,10 @@ class Controller:
         if others or self._goal.name != "reward":
             raise ExploreError("--method controller learns from a reward alone, which spaces of stochastic networks "
                                "have")
-        self._axes, self._wanted = problem.space.axes, evaluations
-        self._steps_left = _STEPS
+        self._space, self._wanted, self._settings = problem.space, evaluations, settings
+        self._steps_left = settings.steps
         self._baseline: float | None = None
-        self._policy = _Policy([len(values) for values in self._axes.values()], seed)
+        self._policy = _Policy(problem.space, seed, settings)
         self._batch: list[Point] = []
         self._chosen: set[tuple[Any, ...]] = set()
 
@@ -56,8 +70,9 @@ class Controller:
     def _sampled(self) -> list[Point]:
         """The points of a batch that are new, as many as are wanted."""
         self._batch, new = [], list[Point]()
-        for numbers in self._policy.sample(_BATCH):
-            point = {name: values[number] for (name, values), number in zip(self._axes.items(), numbers, strict=True)}
+        for numbers in self._policy.sample(self._settings.batch):
+            point = self._space.settled({name: values[number] for (name, values), number in zip(
+                self._space.axes.items(), numbers, strict=True)})
             key = tuple(point.values())
             if key not in self._chosen:
                 if len(self._chosen) >= self._wanted:
@@ -71,15 +86,21 @@ class Controller:
         mean = sum(rewards) / len(rewards)
         before = mean if self._baseline is None else self._baseline
         self._policy.learn([reward - before for reward in rewards])
-        self._baseline = _KEPT * before + (1 - _KEPT) * mean
+        kept = self._settings.average
+        self._baseline = kept * before + (1 - kept) * mean
 
 
 class _Policy:
-    """Chooses a number below each of ``counts``; the same for the same seed."""
+    """Chooses the number of a value of each of a space's parameters, 0 of one that means nothing; the same for the same
+    seed.
+    """
 
-    def __init__(self, counts: Sequence[int], seed: int) -> None:
+    def __init__(self, space: Space, seed: int, settings: ControllerSettings) -> None:
         import torch
 
+        counts = [len(values) for values in space.axes.values()]
+        self._needs = _needs_by_number(space)
+        self._shares = [settings.discount ** after for after in reversed(range(len(counts)))]
         with repeatable(seed):
             self._cell = torch.nn.LSTMCell(_HIDDEN, _HIDDEN)
             self._heads = torch.nn.ModuleList(torch.nn.Linear(_HIDDEN, count) for count in counts)
@@ -87,7 +108,7 @@ class _Policy:
             self._chosen = torch.nn.ModuleList(torch.nn.Embedding(count, _HIDDEN) for count in (1, *counts[:-1]))
         self._generator = torch.Generator().manual_seed(seed)
         parts = torch.nn.ModuleList([self._cell, self._heads, self._chosen])
-        self._optimizer = torch.optim.SGD(parts.parameters(), lr=_RATE)
+        self._optimizer = torch.optim.SGD(parts.parameters(), lr=settings.rate)
         self._likely: Any = None    # of the choices sampled last: logarithms of their probabilities
 
     def sample(self, batch: int) -> list[list[int]]:
@@ -99,12 +120,17 @@ class _Policy:
         import torch
 
         state, last = None, torch.zeros(batch, dtype=torch.long)
-        choices, likely = [], torch.zeros(batch)
-        for head, chosen in zip(self._heads, self._chosen, strict=True):
+        choices, likely = list[Any](), torch.zeros(batch)
+        for number, (head, chosen) in enumerate(zip(self._heads, self._chosen, strict=True)):
             state = self._cell(chosen(last), state)
             logarithms = torch.log_softmax(head(state[0]), dim=1)
             last = torch.multinomial(logarithms.exp().detach(), 1, generator=self._generator)[:, 0]
-            likely = likely + logarithms.gather(1, last[:, None])[:, 0]
+            chance = logarithms.gather(1, last[:, None])[:, 0]
+            if number in self._needs:   # nothing was chosen where it means nothing
+                needed, values = self._needs[number]
+                means = torch.isin(choices[needed], torch.tensor(values))
+                last, chance = torch.where(means, last, 0), torch.where(means, chance, 0)
+            likely = likely + self._shares[number] * chance
             choices.append(last)
         self._likely = likely
         return torch.stack(choices, dim=1).tolist()
@@ -118,3 +144,10 @@ class _Policy:
             self._optimizer.zero_grad()
             loss.backward()
             self._optimizer.step()
+
+
+def _needs_by_number(space: Space) -> Mapping[int, tuple[int, list[int]]]:
+    """Parameter -> the one that it needs, and the numbers of the values with which it means something."""
+    names = list(space.axes)
+    return {names.index(name): (names.index(other), [space.axes[other].index(value) for value in values])
+            for name, (other, values) in space.needs.items()}

@@ -77,8 +77,9 @@ class Evolution:
     def _ask(self, known: dict[tuple[Any, ...], Evaluation]) -> list[Point]:
         """The point that Optuna would see next, if it is new; of one that is known it is told at once."""
         trial = self._study.ask()
-        axes = self._problem.space.axes
-        point = {name: values[trial.suggest_categorical(name, range(len(values)))] for name, values in axes.items()}
+        space = self._problem.space
+        point = space.settled({name: values[trial.suggest_categorical(name, range(len(values)))]
+                               for name, values in space.axes.items()})
         key = tuple(point.values())
         self._asked.append((trial, point))
         if key in known:

@@ -1,11 +1,14 @@
 """Which points of a space are looked at, round by round."""
 
 from collections.abc import Sequence
-from typing import Literal, Protocol
+from typing import TYPE_CHECKING, Literal, Protocol
 
 from .errors import ExploreError
 from .evaluation import Evaluation, Problem
 from .space import Point
+
+if TYPE_CHECKING:
+    from .controller import ControllerSettings
 
 __all__ = ["METHODS", "Listed", "Method", "chosen_method"]
 
@@ -34,8 +37,10 @@ class Listed:
         return () if found else self._points
 
 
-def chosen_method(name: Name, problem: Problem, evaluations: int, seed: int) -> tuple[Name, Method]:
+def chosen_method(name: Name, problem: Problem, evaluations: int, seed: int,
+                  settings: "ControllerSettings | None" = None) -> tuple[Name, Method]:
     """The method of a name, for so many points; ``auto`` is the whole grid where that has no more, else ``random``.
+    ``settings``: of the controller, as published unless given.
 
     Raises ExploreError for more points than can be listed, and for a method whose package is missing.
     """
@@ -51,9 +56,9 @@ def chosen_method(name: Name, problem: Problem, evaluations: int, seed: int) -> 
     if name == "random":
         return name, Listed(space.sample(evaluations, seed))
     if name == "controller":
-        from .controller import Controller
+        from .controller import Controller, ControllerSettings
 
-        return name, Controller(problem, evaluations, seed)
+        return name, Controller(problem, evaluations, seed, settings or ControllerSettings())
     from .evolution import Evolution
 
     return name, Evolution(problem, evaluations, seed)

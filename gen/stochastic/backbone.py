@@ -7,11 +7,11 @@ from functools import cached_property
 
 from .errors import BackboneError
 
-__all__ = ["Backbone", "Product", "Shape"]
+__all__ = ["LARGEST_KERNEL", "MOST", "Backbone", "Product", "Shape", "input_shape"]
 
 #: Of a word: layers, and any number in it.
-_MOST_LAYERS, _MOST = 16, 4096
-_LARGEST_KERNEL = 31
+_MOST_LAYERS, MOST = 16, 4096
+LARGEST_KERNEL = 31
 _MOST_WEIGHTS = 1 << 24
 
 
@@ -98,7 +98,7 @@ class Backbone:
         if not 0 < len(parts) <= _MOST_LAYERS:
             raise BackboneError(f"{self.word!r} is no backbone: 1 to {_MOST_LAYERS} layers behind the input, such as "
                                 "784-200-32-10")
-        layers = list(self._products(_input(self.word, first), list(parts)))
+        layers = list(self._products(input_shape(first, self.word), list(parts)))
         if not parts[-1].isdigit():
             raise BackboneError(f"{self.word}: the last layer must be a number of classes, not {parts[-1]}")
         return tuple(layers)
@@ -115,22 +115,24 @@ class Backbone:
     def _product(self, shape: Shape, part: str, *, pool: int) -> Product:
         if match := re.fullmatch(r"c([0-9]{1,4})k([0-9]{1,2})(?:s([0-9]))?", part):
             outputs, kernel, stride = (int(text or 1) for text in match.groups())
-            if kernel % 2 and kernel <= _LARGEST_KERNEL and stride and 0 < outputs <= _MOST:
+            if kernel % 2 and kernel <= LARGEST_KERNEL and stride and 0 < outputs <= MOST:
                 return Product(shape, outputs, (kernel, kernel), stride, kernel // 2, pool)
-            raise BackboneError(f"{self.word}: {part} must have an odd kernel up to {_LARGEST_KERNEL}, a stride and "
+            raise BackboneError(f"{self.word}: {part} must have an odd kernel up to {LARGEST_KERNEL}, a stride and "
                                 "channels")
-        if re.fullmatch(r"[0-9]{1,4}", part) and 0 < int(part) <= _MOST:
+        if re.fullmatch(r"[0-9]{1,4}", part) and 0 < int(part) <= MOST:
             if pool > 1:
                 raise BackboneError(f"{self.word}: a pool stands after a convolution, not after {part}")
             return Product(shape, int(part), (shape.height, shape.width))
         raise BackboneError(f"{self.word}: {part!r} is no layer; c6k3, c6k3s2, p2 and 32 are")
 
 
-def _input(word: str, text: str) -> Shape:
+def input_shape(text: str, word: str = "") -> Shape:
+    """Of ``784``, ``28x28`` or ``32x32x3``. Raises BackboneError, that names the ``word`` it is in, for anything else.
+    """
     match = re.fullmatch(r"([0-9]{1,4})(?:x([0-9]{1,4})(?:x([0-9]{1,4}))?)?", text)
     numbers = [int(number) for number in match.groups() if number] if match else []
-    if not numbers or not all(0 < number <= _MOST for number in numbers):
-        raise BackboneError(f"{word!r} is no backbone: {text!r} is no input; 784, 28x28 and 32x32x3 are")
+    if not numbers or not all(0 < number <= MOST for number in numbers):
+        raise BackboneError(f"{word or text!r} is no backbone: {text!r} is no input; 784, 28x28 and 32x32x3 are")
     if len(numbers) == 1:
         return Shape(1, 1, numbers[0])
     return Shape(numbers[0], numbers[1], numbers[2] if len(numbers) == 3 else 1)

@@ -9,7 +9,7 @@ from cores.config import NpuConfig
 
 from .backbone import Backbone, Product
 
-__all__ = ["BASIS", "estimated_cycles", "stochastic_rows"]
+__all__ = ["BASIS", "estimated_cycles", "layer_cycles", "stochastic_rows"]
 
 #: How cycles are known; to be printed wherever they are.
 BASIS = "estimated"
@@ -32,10 +32,11 @@ def estimated_cycles(backbone: Backbone, length: int | None, config: NpuConfig) 
     A step's weights stand while all words of the output pass; words of streams stay for their bits. The next step's
     weights come in meanwhile, a beat a cycle. Loads, stores and what is left over at a layer's end are not counted.
     """
-    return sum(_cycles(layer, length, config) for layer in backbone.layers)
+    return sum(layer_cycles(layer, length, config) for layer in backbone.layers)
 
 
-def _cycles(layer: Product, length: int | None, config: NpuConfig) -> int:
+def layer_cycles(layer: Product, length: int | None, config: NpuConfig) -> int:
+    """Of one layer, as `estimated_cycles`."""
     words = layer.rows * math.ceil(layer.cols / config.pixel_lanes)
     blocks, tiles = math.ceil(layer.input.channels / config.ic_lanes), math.ceil(layer.outputs / config.oc_lanes)
     if length is None:

@@ -85,7 +85,8 @@ EDGES = {
     "gen.energy": "cores cores.arch cores.compute cores.config cores.errors gen.files gen.hw gen.stochastic",
     "gen.govern": "cores.arch cores.config cores.errors gen.energy gen.files gen.run npudriver sim",
     "gen.explore": "boards cores.arch cores.config cores.errors gen.compiler gen.energy gen.families gen.files gen.hw "
-                   "gen.ir gen.onnx gen.options gen.partition gen.passes gen.prune gen.run gen.stochastic sim",
+                   "gen.ir gen.onnx gen.options gen.partition gen.passes gen.prune gen.run gen.stochastic sim "
+                   "sim.stochastic",
     "gen.deploy": "boards cores cores.config cores.errors gen.bringup gen.c gen.files gen.hw gen.ir gen.program "
                   "gen.run npudriver",
     "gen.soc": "boards cores cores.arch cores.bus cores.config cores.errors gen.bringup gen.deploy gen.families gen.hw "

@@ -1,20 +1,22 @@
 """The recurrent controller: learns, repeats itself, ends, and does without results in any order."""
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
-from gen.explore.controller import Controller
+from gen.explore.controller import Controller, ControllerSettings, _Policy
 from gen.explore.errors import ExploreError
 from gen.explore.evaluation import Evaluation
 from gen.explore.ledger import Ledger
 from gen.explore.methods import chosen_method
 from gen.explore.search import Workers, search
+from gen.explore.space import Space
 from gen.explore.streams import StreamProblem
 from gen.explore.workers import Here
 from tests.gen.explore.endings import Killed, Shuffled
-from tests.gen.explore.stream_toy import stream_problem, stream_task
+from tests.gen.explore.stream_toy import check_a_search, stream_problem, stream_task
 from tests.gen.explore.toy import ToyProblem
 
 torch = pytest.importorskip("torch", reason="the controller needs PyTorch")
@@ -58,6 +60,44 @@ def test_it_learns():
         rewards = [one.figures["reward"] for one in found_by("controller", seed)]
         assert len(rewards) <= 35 * 50
         assert sum(rewards[-100:]) / 100 > sum(rewards[:100]) / 100 + 0.3
+
+
+@pytest.mark.parametrize("changed", [{"rate": 0.1}, {"discount": 0.9}, {"average": 0.0}, {"batch": 20}])
+def test_each_setting_counts(changed: dict[str, Any]):
+    """What is learnt from the first batches is not the same."""
+    problem = long_problem()
+
+    def found(settings: ControllerSettings | None) -> list[Evaluation]:
+        _, method = chosen_method("controller", problem, 150, 1, settings)
+        return search(problem, method, Here(problem.meter), Ledger("t", None))
+
+    published, other = found(None), found(ControllerSettings(**changed))
+    assert published == found(ControllerSettings()) != other
+    assert len(published) == len(other)
+
+
+def test_a_search_of_axes():
+    check_a_search("controller", {"input": "784", "hidden": {"count": [1, 2], "neurons": [60, 100, 200]}})
+
+
+def test_steps_are_the_end():
+    problem = long_problem()
+    _, method = chosen_method("controller", problem, 1000, 1, ControllerSettings(batch=10, steps=3))
+    assert len(search(problem, method, Here(problem.meter), Ledger("t", None))) <= 30
+
+
+def test_choices_that_mean_nothing_are_not_learnt():
+    """Rewards are the same whatever they are, so their chances stay as they were; the others' do not."""
+    space = Space({"count": [1, 2], "second": [5, 6, 7]}, {"second": ("count", [2])})
+    policy = _Policy(space, 0, ControllerSettings())
+    before = [values.detach().clone() for values in policy._heads[1].parameters()]
+    choices = policy.sample(200)
+    assert {tuple(choice) for choice in choices} == {(0, 0), (1, 0), (1, 1), (1, 2)}
+    policy.learn([1.0 if choice[0] == 0 else 0.0 for choice in choices])
+    assert all(bool((old == new).all()) for old, new in zip(before, policy._heads[1].parameters(), strict=True))
+    choices = policy.sample(200)
+    policy.learn([1.0 if choice == [1, 2] else 0.0 for choice in choices])
+    assert not all(bool((old == new).all()) for old, new in zip(before, policy._heads[1].parameters(), strict=True))
 
 
 def test_it_ends_where_there_are_few_points():

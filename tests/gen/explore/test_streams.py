@@ -18,6 +18,7 @@ from gen.explore.streams import StreamProblem
 from gen.explore.task import read_task
 from gen.explore.workers import Here
 from gen.files.figure import drawn
+from gen.stochastic.backbone import Backbone
 from tests.conftest import ROOT
 from tests.gen.explore.stream_toy import stream_problem, stream_task
 
@@ -42,7 +43,8 @@ def test_a_reward_by_hand():
 def test_the_cheapest_point_makes_a_million_inferences():
     problem = stream_problem()
     found = evaluated(problem, 8, 8, 8, backbone="784-100-10")
-    settings = problem._settings(found.point, per_cycle=800.0)  # 8 rows of 16 inputs for 2 pixels: twice the unit
+    # 8 rows of 16 inputs for 2 pixels: twice the unit.
+    settings = problem._settings(Backbone("784-100-10"), found.point, per_cycle=800.0)
     assert discharge(800e6 * problem._least, settings).inferences == pytest.approx(1e6, rel=1e-5)
     assert found.figures["inferences"] == pytest.approx(1e6, rel=1e-5) and not found.feasible
 
@@ -126,7 +128,8 @@ def test_no_objective():
     ({"backbones": ["784"]}, "no backbone"), ({"backbones": []}, "length >= 1"), ({"deadline_ms": 0}, "> 0"),
     ({"macs": 100}, "macs: 100 is none of"), ({"speed": 1}, "unknown field `speed`"),
     ({"levels": [{"name": "a", "mhz": 1, "volts": 1}], "bounds": [1]}, "down to an empty battery"),
-    ({"bounds": [101, 1, 1]}, "<= 100")])
+    ({"bounds": [101, 1, 1]}, "<= 100"), ({"controller": {"rate": 0}}, "> 0"),
+    ({"controller": {"momentum": 1}}, "unknown field `momentum`"), ({"controller": {"discount": 1.5}}, "<= 1")])
 def test_tasks_that_are_none(changed: dict[str, Any], words: str, tmp_path: Path):
     path = tmp_path / "space.json"
     path.write_bytes(msgspec.json.encode({**msgspec.to_builtins(stream_task()), **changed}))

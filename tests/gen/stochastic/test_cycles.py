@@ -5,13 +5,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from cores.arch.stochastic import Circuit
 from cores.config import NpuConfig
-from gen.bench.stochastic_model import onnx_model
 from gen.compiler import compile_graph
+from gen.explore.stream_machine import with_streams
 from gen.onnx.importer import load_model
 from gen.options import CompileOptions
 from gen.stochastic.backbone import Backbone
 from gen.stochastic.cycles import estimated_cycles
+from gen.stochastic.model import onnx_model
 from gen.stochastic.network import Layer
 from sim.cycles import estimate
 from sim.stochastic.streams import Streams
@@ -46,3 +48,17 @@ def test_beside_the_time_model(rng: np.random.Generator):
         program, _ = compile_graph(graph, config, options)
         exact = estimate(program.config, program.code).cycles
         assert 0 < exact - estimated_cycles(backbone, length, config) < 300
+
+
+@pytest.mark.parametrize("word", ["28x28-c6k3-p2-c64k7-p2-32-128-10", "28x28-c32k3-c6k5-32-512-10"])
+def test_published_convolutions_beside_the_time_model(word: str, rng: np.random.Generator):
+    """All layers in streams, pools included."""
+    backbone, config = Backbone(word), with_streams(NpuConfig.preset(256), Circuit.AND_LOOP)
+    layers = [Layer(one, rng.integers(-8, 8, (one.outputs, one.taps, one.input.channels), dtype=np.int8),
+                    np.zeros(one.outputs, np.int64), 0.002) for one in backbone.layers]
+    graph = load_model(Path("net.onnx"), onnx_model(layers, 1000.0)).graph
+    streams = {layer.name: Streams(32) for layer in graph.layers if layer.op == "conv"}
+    assert len(streams) == len(backbone.layers)
+    program, _ = compile_graph(graph, config, CompileOptions(stochastic=streams))
+    assert estimate(program.config, program.code).cycles == pytest.approx(estimated_cycles(backbone, 32, config),
+                                                                          rel=0.02)

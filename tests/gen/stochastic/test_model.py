@@ -1,14 +1,14 @@
-"""Networks of the bench as ONNX models: the compiler's graph computes the same integers."""
+"""Networks of `gen.stochastic` as ONNX models: the compiler's graph computes the same integers."""
 
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from gen.bench.stochastic_model import model_inputs, onnx_model
 from gen.ir import reference
 from gen.onnx.importer import load_model
 from gen.stochastic.backbone import Backbone
+from gen.stochastic.model import model_inputs, onnx_model
 from gen.stochastic.network import Layer, exact, scores
 
 

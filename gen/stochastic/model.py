@@ -7,8 +7,8 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
-from gen.stochastic.backbone import Product
-from gen.stochastic.network import Layer
+from .backbone import Product
+from .network import Layer
 
 __all__ = ["model_inputs", "onnx_model"]
 
