@@ -9,9 +9,9 @@ from onnx import helper, shape_inference
 
 from gen.ir.errors import GraphError
 from gen.ir.graph import MAX_VALUES
+from gen.onnx.held import small_constants
 from gen.onnx.inner import inner_graphs
 from gen.onnx.passes import value_types
-from gen.onnx.passes.constants import small_constants
 
 __all__ = ["require_bounded"]
 

@@ -4,46 +4,36 @@ The machine divides all windows by one number. What windows at the edge lack is 
 products multiplies with.
 """
 
+from collections.abc import Iterator
+
 import numpy as np
-import onnx
-from onnx import helper, numpy_helper
+from onnx import NodeProto, helper
 
-from gen.onnx.light import inferred
-from gen.onnx.names import unique
 from gen.onnx.windows import WindowError, counts, resolve
+from gen.quantize.rewriting import Rewriting
 
-__all__ = ["count_padding"]
+__all__ = ["CountedPadding"]
 
 
-def count_padding(model: onnx.ModelProto) -> onnx.ModelProto:
-    """``model`` with such pools, of two axes of known sizes, in the place of others."""
-    if not any(node.op_type == "AveragePool" for node in model.graph.node):
-        return model
-    graph, nodes = inferred(model), []
-    shapes = {value.name: [dim.dim_value for dim in value.type.tensor_type.shape.dim]
-              for value in (*graph.input, *graph.value_info)}
-    taken = {name for node in model.graph.node for name in (node.name, *node.input, *node.output)}
-    for node in model.graph.node:
-        nodes.append(node)
-        factors, pads = _factors(node, shapes.get(node.input[0], [])) if node.op_type == "AveragePool" else (None, [])
+class CountedPadding(Rewriting):
+    """Such pools, of two axes of known sizes, in the place of others."""
+
+    OPERATORS = frozenset(("AveragePool",))
+
+    def layers(self, node: NodeProto) -> Iterator[NodeProto]:
+        factors, pads = _factors(node, self._shapes.get(node.input[0], []))
         if factors is None:
-            continue
-        counted, factor = (unique(f"{node.name}/{what}", taken) for what in ("counted", "factors"))
-        taken |= {counted, factor}
-        model.graph.initializer.append(numpy_helper.from_array(factors, factor))
-        nodes.append(helper.make_node("Mul", [counted, factor], node.output, name=counted))
-        kept = [a for a in node.attribute if a.name not in (
-            "pads", "auto_pad", "count_include_pad", "ceil_mode")]
-        del node.attribute[:]
-        node.attribute.extend([*kept, helper.make_attribute("pads", pads),
-                               helper.make_attribute("count_include_pad", 1)])
-        node.output[0] = counted
-    del model.graph.node[:]
-    model.graph.node.extend(nodes)
-    return model
+            return
+        counted, factor = self._name(f"{node.name}/counted"), self._index.constant(f"{node.name}/factors", factors)
+        made = helper.make_node("AveragePool", node.input, [counted], name=node.name)
+        made.attribute.extend([a for a in node.attribute if a.name not in (
+            "pads", "auto_pad", "count_include_pad", "ceil_mode")])
+        made.attribute.extend([helper.make_attribute("pads", pads), helper.make_attribute("count_include_pad", 1)])
+        yield made
+        yield helper.make_node("Mul", [counted, factor], node.output, name=counted)
 
 
-def _factors(node: onnx.NodeProto, shape: list[int]) -> tuple[np.ndarray | None, list[int]]:
+def _factors(node: NodeProto, shape: list[int]) -> tuple[np.ndarray | None, list[int]]:
     """What each window's mean is too small by if padding is counted, float32 (H, W), and the pads; None if all count
     as many.
     """

@@ -8,7 +8,7 @@ mean is subtracted, if channels are far apart: a copy more.
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from math import prod
 
@@ -16,7 +16,7 @@ import numpy as np
 import onnx
 from onnx import NodeProto, TensorProto, helper, numpy_helper
 
-from gen.onnx.names import unique
+from gen.onnx.index import GraphIndex
 from gen.quantize.prepare import initializers
 from gen.quantize.sessions import Samples, values_of
 
@@ -75,17 +75,11 @@ def balance_norms(model: onnx.ModelProto, samples: Samples, keep_float: Collecti
 
 class _Norms:
     def __init__(self, model: onnx.ModelProto, keep_float: Collection[str]) -> None:
-        self._graph, self._keep_float = model.graph, keep_float
-        self._constants = initializers(model)
-        self._makers = {name: node for node in model.graph.node for name in node.output}
-        self._readers = defaultdict[str, list[NodeProto]](list)
-        for node in model.graph.node:
-            for name in node.input:
-                self._readers[name].append(node)
-        values = (*model.graph.input, *model.graph.value_info, *model.graph.output)
-        self._channels = {value.name: value.type.tensor_type.shape.dim[1].dim_value for value in values
-                          if len(value.type.tensor_type.shape.dim) > 2}
-        self._outputs = {value.name for value in model.graph.output}
+        index = GraphIndex(model, model.graph)
+        self._graph, self._keep_float, self._reader = model.graph, keep_float, index.reader
+        self._constants, self._makers, self._readers = index.constants, index.makers, index.readers
+        self._channels = {name: shape[1] for name, shape in index.shapes.items() if len(shape) > 2}
+        self._outputs = index.outputs
 
     def found(self) -> Iterator[_Norm]:
         for node in self._graph.node:
@@ -113,11 +107,6 @@ class _Norms:
         while not taken and name != source:     # the mean, which becomes zero, is for the difference alone
             taken, name = self._reader(name) is None, self._makers[name].input[0]
         return None if taken else layer
-
-    def _reader(self, name: str) -> NodeProto | None:
-        """What alone reads a value; None where anything else does."""
-        readers = self._readers[name]
-        return readers[0] if len(readers) == 1 and name not in self._outputs else None
 
     def _between(self, name: str, end: NodeProto) -> list[NodeProto]:
         """The nodes from a value to what ``end`` reads, each of which alone reads what the one before it makes; none
@@ -204,60 +193,41 @@ def _rescale(model: onnx.ModelProto, norm: _Norm, mean: np.ndarray, square: np.n
         return False
     factors = np.clip(np.exp(np.log(size).mean()) / size, 1 / _LARGEST, _LARGEST)
     factor = factors[norm.groups]
-    own = _Own(model)
+    own = GraphIndex(model)
     rank = next(len(value.type.tensor_type.shape.dim) for value in model.graph.value_info if value.name == norm.less)
     column = (-1, *(1,) * (rank - 2))
     if norm.layer is not None:
         _scale_layer(norm.layer, [numpy_helper.to_array(constants[name]) for name in norm.layer.input[1:] if name],
                      factor, mean, own)
     elif apart > _APART:
-        _scale_less(model.graph, norm.less, own(f"{norm.less}/sizes", factor.reshape(column)), own.name)
+        _scale_less(own, norm.less, own.constant(f"{norm.less}/sizes", factor.reshape(column).astype(np.float32)))
     else:
         return False
-    guard.input[place] = own(f"{guard.name}/balanced", (epsilon * factors**2).reshape(column))
+    least = (epsilon * factors**2).reshape(column).astype(np.float32)
+    guard.input[place] = own.constant(f"{guard.name}/balanced", least)
     return True
 
 
-def _scale_layer(layer: NodeProto, arrays: list[np.ndarray], factor: np.ndarray, mean: np.ndarray, own: "_Own") -> None:
+def _scale_layer(layer: NodeProto, arrays: list[np.ndarray], factor: np.ndarray, mean: np.ndarray, own: GraphIndex
+                 ) -> None:
     """Of whose result each channel becomes ``(y - mean) * factor``."""
     weights, bias = arrays[0], arrays[1] if len(arrays) > 1 else np.zeros(1)
     column = np.ones(weights.ndim, np.int64)
     column[_LAYERS[layer.op_type]] = -1
-    names = [own(f"{layer.name}/balanced", weights * factor.reshape(column)),
-             own(f"{layer.name}/centred", (bias - mean) * factor)]
+    names = [own.constant(f"{layer.name}/{what}", array.astype(np.float32)) for what, array in (
+        ("balanced", weights * factor.reshape(column)), ("centred", (bias - mean) * factor))]
     del layer.input[1:]
     layer.input.extend(names)
 
 
-def _scale_less(graph: onnx.GraphProto, less: str, factor: str, name: Callable[[str], str]) -> None:
+def _scale_less(index: GraphIndex, less: str, factor: str) -> None:
     """Put a Mul between ``less`` and what reads it."""
-    result = name(f"{less}/equal")
+    graph, result = index.graph, index.name(f"{less}/equal")
     for node in graph.node:
         for place, given in enumerate(node.input):
             node.input[place] = result if given == less else given
-    index = next(number for number, node in enumerate(graph.node) if less in node.output)
-    graph.node.insert(index + 1, helper.make_node("Mul", [less, factor], [result], name=result))
+    place = next(number for number, node in enumerate(graph.node) if less in node.output)
+    graph.node.insert(place + 1, helper.make_node("Mul", [less, factor], [result], name=result))
     known = next(value for value in graph.value_info if value.name == less)
     graph.value_info.append(helper.make_tensor_value_info(result, TensorProto.FLOAT, None))
     graph.value_info[-1].type.CopyFrom(known.type)
-
-
-class _Own:
-    """Makes new constants and names."""
-
-    def __init__(self, model: onnx.ModelProto) -> None:
-        self._graph = model.graph
-        self._taken = {tensor.name for tensor in model.graph.initializer}
-        for node in model.graph.node:
-            self._taken |= {node.name, *node.input, *node.output}
-
-    def name(self, wanted: str) -> str:
-        found = unique(wanted, self._taken)
-        self._taken.add(found)
-        return found
-
-    def __call__(self, name: str, array: np.ndarray) -> str:
-        """The name of a constant, float32."""
-        found = self.name(name)
-        self._graph.initializer.append(numpy_helper.from_array(array.astype(np.float32), found))
-        return found

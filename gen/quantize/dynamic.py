@@ -4,15 +4,15 @@ onnxruntime's `quantize_dynamic` puts a DynamicQuantizeLinear in front of produc
 multiplied by the scales that it gives. With scales of 1, products of float numbers stand in their place.
 """
 
-from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
 
 import numpy as np
 import onnx
 from onnx import NodeProto, TensorProto, helper, numpy_helper
 
+from gen.onnx.held import constants_of
+from gen.onnx.index import GraphIndex
 from gen.onnx.model import MICROSOFT
-from gen.onnx.passes.constants import constants_of
 from gen.onnx.passes.drop_unused import drop_unused
 
 __all__ = ["of_running", "undo_running"]
@@ -25,17 +25,17 @@ _PLAIN, _OF_WEIGHTS = 8, {1: (8, 9), 2: (10, 11)}
 Constants = Callable[[str], np.ndarray | None]
 
 
-def of_running(graph: onnx.GraphProto) -> Iterator[NodeProto]:
+def of_running(model: onnx.ModelProto) -> Iterator[NodeProto]:
     """The nodes that quantise while the model runs, or multiply what was, and that `undo_running` undoes."""
-    quantised, products = _found(graph, constants_of(graph))
-    return (node for node in graph.node if node.output and (
+    quantised, products = _found(model)
+    return (node for node in model.graph.node if node.output and (
         node.output[0] in quantised or node.output[0] in products))
 
 
 def undo_running(model: onnx.ModelProto) -> onnx.ModelProto:
     """``model`` with float products where it has those of what is quantised while it runs; it stays as it is."""
     constants = constants_of(model.graph)
-    quantised, products = _found(model.graph, constants)
+    quantised, products = _found(model)
     if not quantised and not any(_is_lstm(node, constants) for node in model.graph.node):
         return model
     result = onnx.ModelProto()
@@ -60,15 +60,12 @@ def undo_running(model: onnx.ModelProto) -> onnx.ModelProto:
     return drop_unused(result)
 
 
-def _found(graph: onnx.GraphProto, constants: Constants) -> tuple[Mapping[str, str], frozenset[str]]:
+def _found(model: onnx.ModelProto) -> tuple[Mapping[str, str], frozenset[str]]:
     """Values that are quantised as they come -> what they are made of; and the products of integers. Those of which
     nothing else is read, and which are made of nothing else.
     """
-    readers = defaultdict[str, list[NodeProto]](list)
-    for node in graph.node:
-        for name in node.input:
-            readers[name].append(node)
-    ends = {value.name for value in graph.output}
+    index = GraphIndex(model)
+    graph, constants, readers, ends = index.graph, index.number, index.readers, index.outputs
     makers = {node.output[0]: node for node in graph.node if node.op_type == "DynamicQuantizeLinear"}
     products = {node.output[0]: node for node in graph.node if node.op_type in _PRODUCTS}
 

@@ -9,13 +9,13 @@ are little but a bias, weights say nothing. Where weights have one scale, too, i
 the largest channel. Of a depthwise layer with scales of its own for each channel r2 does not count.
 """
 
-from collections import Counter
 from dataclasses import dataclass
 
 import numpy as np
 import onnx
 from onnx import NodeProto, numpy_helper
 
+from gen.onnx.index import GraphIndex
 from gen.quantize.options import QuantizeOptions
 from gen.quantize.prepare import initializers
 from gen.quantize.sessions import Samples, values_of
@@ -69,28 +69,25 @@ def equalize(model: onnx.ModelProto, samples: Samples, options: QuantizeOptions)
 
 
 def _pairs(model: onnx.ModelProto) -> list[_Pair]:
-    constants = initializers(model)
-    readers = Counter(name for node in model.graph.node for name in node.input)
-    readers.update(value.name for value in model.graph.output)
-    makers = {name: node for node in model.graph.node for name in node.output}
-    pairs = []
+    index, pairs = GraphIndex(model), []
     for node in model.graph.node:
-        if not _is_layer(node, constants, readers):
+        if not _is_layer(node, index):
             continue
-        first: NodeProto | None = None
         name = node.input[0]
-        while readers[name] == 1 and (first := makers.get(name)) is not None and first.op_type in _HOMOGENEOUS:
-            name = first.input[0]
-        if readers[name] == 1 and first is not None and _is_layer(first, constants, readers):
+        while index.uses(name) == 1 and (between := index.made(name, *_HOMOGENEOUS)) is not None:
+            name = between.input[0]
+        first = index.made(name, "Conv")
+        if index.uses(name) == 1 and first is not None and _is_layer(first, index):
             pairs.append(_Pair(first, node))
     return pairs
 
 
-def _is_layer(node: NodeProto, constants: dict[str, onnx.TensorProto], readers: Counter[str]) -> bool:
+def _is_layer(node: NodeProto, index: GraphIndex) -> bool:
     """Whether a Conv, plain or depthwise, has weights and a bias that nobody else reads."""
-    if node.op_type != "Conv" or not all(name in constants and readers[name] == 1 for name in node.input[1:] if name):
+    if node.op_type != "Conv" or not all(
+            name in index.constants and index.uses(name) == 1 for name in node.input[1:] if name):
         return False
-    return _groups(node) in (1, constants[node.input[1]].dims[0])
+    return _groups(node) in (1, index.constants[node.input[1]].dims[0])
 
 
 def _groups(node: NodeProto) -> int:

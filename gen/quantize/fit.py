@@ -4,7 +4,6 @@ They are those of tensors that are zero on all samples, and of channels whose we
 Multipliers and biases have bounds, so such a scale is not free: beside the step of a sum 1 may be hundreds.
 """
 
-from collections import defaultdict
 from collections.abc import Mapping
 from math import inf
 
@@ -12,6 +11,7 @@ import numpy as np
 import onnx
 from onnx import NodeProto, helper, numpy_helper
 
+from gen.onnx.index import GraphIndex
 from gen.quantize.options import QuantizeOptions
 from gen.quantize.plan import AFFINE, AVERAGES, CLIPS, JOINS, PICKING, SHAPING, Layer, Plan
 from gen.quantize.prepare import initializers
@@ -141,11 +141,8 @@ class _Following:
     """What goes into a layer's scale and bias after it."""
 
     def __init__(self, model: onnx.ModelProto, plan: Plan) -> None:
-        self._constants, self._plan = initializers(model), plan
-        self._readers: dict[str, list[NodeProto]] = defaultdict(list)
-        for node in model.graph.node:
-            for name in node.input:
-                self._readers[name].append(node)
+        index = GraphIndex(model)
+        self._constants, self._readers, self._plan = index.constants, index.readers, plan
 
     def least_scales(self, layer: Layer, own: np.ndarray, ranges: Mapping[str, tuple[float, float]]) -> np.ndarray:
         """Those that weights whose own scales are ``own`` should have at least, of the same shape."""

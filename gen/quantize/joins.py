@@ -6,7 +6,6 @@ the weights that read it are divided by that, so the function stays the same to 
 steps of the activation is lost in those of the weights, as a layer's output channel has one scale for all of them.
 """
 
-from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from itertools import pairwise
 
@@ -14,10 +13,9 @@ import numpy as np
 import onnx
 from onnx import NodeProto, TensorProto, helper, numpy_helper
 
-from gen.onnx.names import unique
+from gen.onnx.edited import EditedGraph
 from gen.quantize.options import QuantizeOptions
 from gen.quantize.plan import Plan
-from gen.quantize.prepare import initializers
 from gen.quantize.ranges import Distribution
 from gen.quantize.sessions import Samples, values_of
 
@@ -52,6 +50,7 @@ def balance_joins(model: onnx.ModelProto, samples: Samples, options: QuantizeOpt
     changed, products = _Joins(copied, options), dict[str, str]()
     for node in changed.nodes:
         products.update(dict.fromkeys(changed.balanced(node, largest), node.output[0]))
+    changed.finish()
     return copied, products
 
 
@@ -96,15 +95,8 @@ class _Joins:
     """The Concats of channels in a model that layers read, at once or through what commutes with a factor."""
 
     def __init__(self, model: onnx.ModelProto, options: QuantizeOptions) -> None:
-        self._graph, self._options = model.graph, options
-        self._constants = initializers(model)
-        self._shapes = {value.name: [dim.dim_value for dim in value.type.tensor_type.shape.dim]
-                        for value in (*model.graph.input, *model.graph.value_info, *model.graph.output)}
-        self._readers: dict[str, list[NodeProto]] = defaultdict(list)
-        for node in model.graph.node:
-            for name in set(node.input):
-                self._readers[name].append(node)
-        self._outputs = {value.name for value in model.graph.output}
+        self._index, self._options = EditedGraph(model, model.graph), options
+        self._constants, self._shapes = self._index.constants, self._index.shapes
         self.nodes = [node for node in model.graph.node if self._joins_channels(node) and self._layers(node)]
 
     def _joins_channels(self, node: NodeProto) -> bool:
@@ -121,9 +113,9 @@ class _Joins:
         found, waiting = list[NodeProto](), [node.output[0]]
         while waiting:
             name = waiting.pop()
-            if name in self._outputs:
+            if name in self._index.outputs:
                 return []
-            for reader in self._readers[name]:
+            for reader in self._index.reading(name):
                 if reader.op_type in _HOMOGENEOUS:
                     waiting.append(reader.output[0])
                 elif self._is_layer(reader):
@@ -134,8 +126,11 @@ class _Joins:
 
     def _is_layer(self, node: NodeProto) -> bool:
         return (node.op_type == "Conv" and node.name not in self._options.keep_float
-                and node.input[1] in self._constants and len(self._readers[node.input[1]]) == 1
+                and node.input[1] in self._constants and len(self._index.reading(node.input[1])) == 1
                 and next((a.i for a in node.attribute if a.name == "group"), 1) == 1)
+
+    def finish(self) -> None:
+        self._index.finish()
 
     def balanced(self, node: NodeProto, largest: Mapping[str, float]) -> list[str]:
         """Multiplies the inputs of a Concat that are far smaller than its largest one; returns the products."""
@@ -160,16 +155,12 @@ class _Joins:
 
     def _multiply(self, node: NodeProto, place: int, factor: float) -> str:
         """Puts a Mul in front of an input; returns its result."""
-        graph, source = self._graph, node.input[place]
-        taken = {n for other in graph.node for n in (other.name, *other.input, *other.output)}
-        taken |= self._constants.keys()
-        result = unique(f"{node.name}/scaled/{place}", taken)
-        number = unique(f"{result}/factor", taken)
-        graph.initializer.append(numpy_helper.from_array(np.array(factor, np.float32), number))
+        graph, source = self._index.graph, node.input[place]
+        result = self._index.name(f"{node.name}/scaled/{place}")
+        number = self._index.constant(f"{result}/factor", np.array(factor, np.float32))
         graph.value_info.append(helper.make_tensor_value_info(result, TensorProto.FLOAT, None))
         known = next(value for value in (*graph.value_info, *graph.input) if value.name == source)
         graph.value_info[-1].type.CopyFrom(known.type)
-        index = next(i for i, other in enumerate(graph.node) if other.name == node.name)
-        node.input[place] = result
-        graph.node.insert(index, helper.make_node("Mul", [source, number], [result], name=result))
+        self._index.connect(node, place, result)
+        self._index.put(node, [helper.make_node("Mul", [source, number], [result], name=result), node])
         return result

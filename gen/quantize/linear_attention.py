@@ -13,26 +13,19 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import onnx
 from onnx import NodeProto, helper
 
+from gen.onnx.patterns import constant, first, op, value
 from gen.quantize.rewriting import Rewriting
 
-__all__ = ["spread_linear_attention"]
+__all__ = ["LinearAttention"]
 
 #: A guard against a divisor of zero is as small at most: what is left out adds no more than that to a sum.
 _GUARD = 1e-5
 #: That of a divisor that is about 1.
 _OWN_GUARD = 1e-9
-
-
-def spread_linear_attention(model: onnx.ModelProto) -> onnx.ModelProto:
-    """``model`` with such layers in the place of the quotient, of tensors (1, heads, tokens, D) or, transposed, (1,
-    heads, D, tokens) of known sizes.
-    """
-    if not any(node.op_type == "Div" for node in model.graph.node):
-        return model
-    return _Attention(model).run()
+_QUOTIENT = op("Div", value("above"), op("Add", value("below"), constant(
+    test=lambda array: array.size == 1 and 0 <= array.item() <= _GUARD)))
 
 
 @dataclass(frozen=True)
@@ -47,22 +40,24 @@ class _Quotient:
     turned: bool
 
 
-class _Attention(Rewriting):
-    def layers(self, node: NodeProto) -> list[NodeProto]:
-        found = self._match(node) if node.op_type == "Div" else None
-        return [node] if found is None else list(self._steps(node, found))
+class LinearAttention(Rewriting):
+    """Such layers in the place of the quotient, of tensors (1, heads, tokens, D) or, transposed, (1, heads, D, tokens)
+    of known sizes.
+    """
+
+    OPERATORS = frozenset(("Div",))
+
+    def layers(self, node: NodeProto) -> Iterator[NodeProto]:
+        if (found := self._match(node)) is not None:
+            yield from self._steps(node, found)
 
     # -- how it is written -------------------------------------------------------------------------------------------
 
     def _match(self, node: NodeProto) -> _Quotient | None:
-        total = self._made(node.input[1], "Add")
-        if total is None:
+        found = first(self._index, _QUOTIENT, node.output[0])
+        if found is None:
             return None
-        divisor, guard = next(((name, number) for name, other in (total.input, total.input[::-1])
-                               if (number := self._number(other)) is not None), ("", None))
-        if guard is None or guard.size != 1 or not 0 <= guard.item() <= _GUARD:
-            return None
-        parts = [self._part(name) for name in (node.input[0], divisor)]
+        parts = [self._part(found[label]) for label in ("above", "below")]
         if None in parts:
             return None
         (source, axis, *above), (same, other, *below) = parts     # type: ignore[misc]

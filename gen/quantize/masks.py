@@ -11,8 +11,7 @@ import numpy as np
 import onnx
 from onnx import NodeProto, TensorProto, numpy_helper
 
-from gen.onnx.names import unique
-from gen.onnx.passes.constants import constants_of
+from gen.onnx.index import GraphIndex
 
 __all__ = ["bound_masks", "make_masks_finite"]
 
@@ -29,27 +28,25 @@ _RANGE = 1.0
 
 def make_masks_finite(model: onnx.ModelProto) -> onnx.ModelProto:
     """``model`` with `_LOWEST` in the place of lower numbers, in a constant of its own for each sum."""
-    taken = {name for node in model.graph.node for name in (*node.input, *node.output)}
-    taken |= {tensor.name for tensor in model.graph.initializer}
-    _add_choices(model, taken)
+    if not any(node.op_type == "Softmax" for node in model.graph.node):
+        return model
+    index = GraphIndex(model)
+    _add_choices(index)
     for node, tensor in list(_masks(model)):
         mask = np.maximum(numpy_helper.to_array(tensor), np.float32(_LOWEST))
-        own = unique(f"{node.name}/mask", taken)
-        taken.add(own)
-        node.input[list(node.input).index(tensor.name)] = own
-        model.graph.initializer.append(numpy_helper.from_array(mask, own))
+        node.input[list(node.input).index(tensor.name)] = index.constant(f"{node.name}/mask", mask)
     return model
 
 
-def _add_choices(model: onnx.ModelProto, taken: set[str]) -> None:
+def _add_choices(index: GraphIndex) -> None:
     """Sums in the place of Wheres that choose between scores and a number that masks them, by a constant, and leave
     each row a key.
     """
-    constant_of, read = constants_of(model.graph), _of_softmax(model)
-    for node in model.graph.node:
+    read = _of_softmax(index.model)
+    for node in index.graph.node:
         if node.op_type != "Where" or node.output[0] not in read:
             continue
-        chosen, *numbers = map(constant_of, node.input)
+        chosen, *numbers = map(index.number, node.input)
         if chosen is None or [number is None for number in numbers] not in ([True, False], [False, True]):
             continue
         place = 1 if numbers[0] is None else 0
@@ -59,12 +56,9 @@ def _add_choices(model: onnx.ModelProto, taken: set[str]) -> None:
         mask = np.where(chosen, *((np.float32(0), number) if place else (number, np.float32(0))))
         if not mask.ndim or not (mask == 0).any(axis=-1).all():
             continue
-        own = unique(f"{node.name}/mask", taken)
-        taken.add(own)
-        model.graph.initializer.append(numpy_helper.from_array(mask, own))
         scores = node.input[2 - place]
         node.op_type = "Add"
-        node.input[:] = [scores, own]
+        node.input[:] = [scores, index.constant(f"{node.name}/mask", mask)]
 
 
 def bound_masks(model: onnx.ModelProto, found: Mapping[str, tuple[float, float]]) -> dict[str, tuple[float, float]]:
@@ -87,15 +81,14 @@ def bound_masks(model: onnx.ModelProto, found: Mapping[str, tuple[float, float]]
 
 def _of_choices(model: onnx.ModelProto, found: Mapping[str, tuple[float, float]]) -> dict[str, tuple[float, float]]:
     """Of scores to which a mask that is no constant is added, or in whose place it puts numbers."""
-    constants = {tensor.name for tensor in model.graph.initializer}
-    makers = {name: node for node in model.graph.node for name in node.output}
+    index = GraphIndex(model)
     ranges: dict[str, tuple[float, float]] = {}
     for softmax in model.graph.node:
-        node = makers.get(softmax.input[0]) if softmax.op_type == "Softmax" else None
-        if node is None or node.op_type not in ("Add", "Where") or found.get(node.output[0], (0, 0))[0] > _MASKED:
+        node = index.made(softmax.input[0], "Add", "Where") if softmax.op_type == "Softmax" else None
+        if node is None or found.get(node.output[0], (0, 0))[0] > _MASKED:
             continue
         known = [name for name in node.input if name in found and found[name][0] > _MASKED]
-        if len(known) != 1 or not constants.isdisjoint(node.input) and node.op_type == "Add":
+        if len(known) != 1 or not index.constants.keys().isdisjoint(node.input) and node.op_type == "Add":
             continue
         low, high = min(found[known[0]][0], 0.0), found[known[0]][1]
         high = max(high, low + _RANGE)

@@ -6,35 +6,26 @@ between halves of their channels so have no other activation.
 
 from collections.abc import Iterator
 
-import onnx
 from onnx import NodeProto, helper
 
 from gen.onnx.functions import ELEMENTWISE
-from gen.quantize.rewriting import Rewriting
+from gen.onnx.index import GraphIndex, depended_on
+from gen.quantize.rewriting import WEIGHTED, Rewriting
 
-__all__ = ["spread_maxima"]
-
-_OPERATORS = ("Max", "Min")
-_WEIGHTED = ("Conv", "ConvTranspose", "Gemm", "MatMul")
+__all__ = ["Maxima"]
 
 
-def spread_maxima(model: onnx.ModelProto) -> onnx.ModelProto:
-    """``model`` with such steps where a layer with weights depends on the result; as it is without any."""
-    return _Maxima(model).run() if any(node.op_type in _OPERATORS for node in model.graph.node) else model
+class Maxima(Rewriting):
+    """Such steps where a layer with weights depends on the result."""
 
+    OPERATORS = frozenset(("Max", "Min"))
 
-class _Maxima(Rewriting):
-    def __init__(self, model: onnx.ModelProto) -> None:
-        super().__init__(model)
-        #: Values that a layer with weights depends on.
-        self._wanted: set[str] = set()
-        for node in reversed(model.graph.node):
-            if node.op_type in _WEIGHTED and node.input[1] in self._constants or self._wanted & {*node.output}:
-                self._wanted.update(node.input)
+    def __init__(self, index: GraphIndex) -> None:
+        super().__init__(index)
+        self._wanted = depended_on(index.model, WEIGHTED, index.constants)
 
     def layers(self, node: NodeProto) -> Iterator[NodeProto]:
-        if node.op_type not in _OPERATORS or not self._is_choice(node):
-            yield node
+        if not self._is_choice(node):
             return
         one, other = node.input
         less, positive = (self._name(f"{node.name}/{what}") for what in ("Sub", "Relu"))

@@ -11,20 +11,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
-import onnx
 from onnx import NodeProto, helper
 
 from gen.quantize.rewriting import Rewriting
 
-__all__ = ["spread_norms"]
-
-
-def spread_norms(model: onnx.ModelProto) -> onnx.ModelProto:
-    """``model`` with layers in the place of normalisations over pixels, of 3 or 4 axes and known channels.
-
-    PyTorch writes groups as channels that a Reshape makes, and another undoes, with a Mul of each channel behind that.
-    """
-    return _Norms(model).run()
+__all__ = ["PixelNorms"]
 
 
 @dataclass(frozen=True)
@@ -43,29 +34,22 @@ class _Norm:
     centred: bool = True
 
 
-class _Norms(Rewriting):
-    DATA_PROP = True
+class PixelNorms(Rewriting):
+    """Layers in the place of normalisations over pixels, of 3 or 4 axes and known channels.
 
-    def __init__(self, model: onnx.ModelProto) -> None:
-        super().__init__(model)
-        self._shapes = {name: [dim.dim_value or dim.dim_param for dim in dims] for name, dims in self._sizes.items()}
-        #: Results of norms: of a Reshape or a Mul until then.
-        self._done: set[str] = set()
+    PyTorch writes groups as channels that a Reshape makes, and another undoes, with a Mul of each channel after that.
+    """
 
-    def layers(self, node: NodeProto) -> list[NodeProto]:
-        if node.output[0] in self._done:
-            return []
-        norm = self._norm(node)
-        if norm is None:
-            return [node]
-        self._done.add(norm.result)
-        return list(self._steps(norm))
+    OPERATORS = frozenset(("GroupNormalization", "InstanceNormalization", "LayerNormalization", "RMSNormalization",
+                           "SimplifiedLayerNormalization"))
+
+    def layers(self, node: NodeProto) -> Iterator[NodeProto]:
+        if (norm := self._norm(node)) is not None:
+            yield from self._steps(norm)
 
     def _norm(self, node: NodeProto) -> _Norm | None:
         if node.op_type in ("LayerNormalization", "RMSNormalization", "SimplifiedLayerNormalization"):
             return self._of_axes(node)
-        if node.op_type not in ("InstanceNormalization", "GroupNormalization"):
-            return None
         attributes = self._attributes(node)
         scale, bias = map(self._number, node.input[1:3])
         source, result = node.input[0], node.output[0]
@@ -75,7 +59,7 @@ class _Norms(Rewriting):
         shape = self._shapes.get(source, [])
         if scale is None or bias is None or len(shape) not in (3, 4):
             return None
-        if not isinstance(shape[1], int) or shape[1] % groups:
+        if not shape[1] or shape[1] % groups:
             return None
         scale, bias = (np.repeat(numbers, shape[1] // len(numbers)).astype(np.float32) for numbers in (scale, bias))
         return self._scaled(_Norm(node.name, source, result, groups, attributes.get("epsilon", 1e-5), scale, bias))
@@ -86,7 +70,7 @@ class _Norms(Rewriting):
         axis = attributes.get("axis", -1) % len(shape) if shape else 0
         values = shape[1:]
         if (len(shape) not in (3, 4) or not 1 <= axis <= 2 or axis == len(shape) - 1 or len(node.output) > 1
-                or not all(isinstance(size, int) and size for size in values)):
+                or not all(values)):
             return None
         given, added = self._number(node.input[1]), np.zeros(1) if len(node.input) < 3 else self._number(node.input[2])
         if given is None or added is None:
@@ -103,7 +87,7 @@ class _Norms(Rewriting):
         if before is None or [node.op_type for node in readers] != ["Reshape"] or result in self._outputs:
             return source, result
         outer, ends = before.input[0], readers[0].output[0]
-        whole, back, grouped = (self._shapes.get(name, []) for name in (outer, ends, source))
+        whole, back, grouped = (self._index.sizes.get(name, []) for name in (outer, ends, source))
         same = whole == back and all(whole) and len(grouped) == 3 and whole[:1] == grouped[:1]
         return (outer, ends) if same else (source, result)
 

@@ -9,46 +9,51 @@ are a 1x1 convolution.
 
 from collections.abc import Callable, Iterator
 from math import prod, sqrt
-from typing import Any
 
 import numpy as np
-import onnx
 from onnx import NodeProto, helper
 
+from gen.onnx.index import GraphIndex, depended_on
+from gen.onnx.patterns import Pattern, any_of, constant, first, op, value
 from gen.onnx.weights import MAX_WEIGHTS
-from gen.quantize.rewriting import Rewriting
+from gen.quantize.rewriting import WEIGHTED, Rewriting
 
-__all__ = ["spread_operators"]
+__all__ = ["Operators"]
 
-_WEIGHTED = ("Conv", "ConvTranspose", "Gemm", "MatMul")
 #: What is added to a variance that has nothing else beside it.
 _LEAST = 1e-9
 #: The least length that something is divided by, at most: shorter ones are divided by their own.
 _TINY = 1e-5
 
 
-def spread_operators(model: onnx.ModelProto) -> onnx.ModelProto:
-    """``model`` with others in the place of such operators, in the forms that are known to be the same."""
-    if not any(node.op_type in _OPERATORS for node in model.graph.node):
-        return model
-    return _Spreading(model).run()
+def _keeps_axes(index: GraphIndex, node: NodeProto) -> bool:
+    return bool(index.attributes(node).get("keepdims", 1))
 
 
-class _Spreading(Rewriting):
-    def __init__(self, model: onnx.ModelProto) -> None:
-        super().__init__(model)
-        #: Values that a layer with weights depends on.
-        self._wanted: set[str] = set()
-        for node in reversed(model.graph.node):
-            if node.op_type in _WEIGHTED or self._wanted & {*node.output}:
-                self._wanted.update(node.input)
+def _repeated(pattern: Pattern) -> Pattern:
+    return any_of(pattern, op("Expand", pattern))
 
-    def layers(self, node: NodeProto) -> list[NodeProto]:
-        spread, everywhere = _OPERATORS.get(node.op_type, (None, False))
-        if spread is None or node.domain not in ("", "ai.onnx") or not (
-                everywhere or node.output[0] in self._wanted):
-            return [node]
-        return list(spread(self, node)) or [node]
+
+_NORMALISED = op("Div", value("x"), _repeated(op(
+    "Clip Max", op("ReduceL2", value("x"), label="length", test=_keeps_axes),
+    constant(test=lambda array: 0 <= array.max(initial=0) <= _TINY), test=lambda index, node: len(node.input) == 2)))
+_LARGEST = _repeated(op("ReduceMax", value("x"), label="largest", test=_keeps_axes))
+
+
+class Operators(Rewriting):
+    """Others in the place of such operators, in the forms that are known to be the same."""
+
+    OPERATORS = frozenset(("Sum", "Mean", "Einsum", "MatMul", "Softmax", "Div", "LRN", "LpNormalization",
+                           "MeanVarianceNormalization", "LpPool", "GlobalLpPool", "ReduceL1", "ReduceSumSquare"))
+
+    def __init__(self, index: GraphIndex) -> None:
+        super().__init__(index)
+        self._wanted = depended_on(index.model, WEIGHTED)
+
+    def layers(self, node: NodeProto) -> Iterator[NodeProto]:
+        spread, everywhere = _OPERATORS[node.op_type]
+        if node.domain in ("", "ai.onnx") and (everywhere or node.output[0] in self._wanted):
+            yield from spread(self, node)
 
     # -- of several tensors ------------------------------------------------------------------------------------------
 
@@ -165,16 +170,10 @@ class _Spreading(Rewriting):
 
     def quotient(self, node: NodeProto) -> Iterator[NodeProto]:
         """Div of something by its length, as PyTorch writes `normalize`."""
-        bounded = self._without(node.input[1], "Expand")
-        limit = self._made(bounded, "Clip") or self._made(bounded, "Max")
-        number = self._number(limit.input[1]) if limit is not None and len(limit.input) > 1 else None
-        if limit is None or number is None or not 0 <= number.max(initial=0) <= _TINY or len(limit.input) > 2:
+        found = first(self._index, _NORMALISED, node.output[0])
+        if found is None:
             return
-        length = self._made(limit.input[0], "ReduceL2")
-        if length is None or length.input[0] != node.input[0] or not self._attributes(length).get("keepdims", 1):
-            return
-        axes = self._number(length.input[1]) if len(length.input) > 1 else np.array(
-            self._attributes(length).get("axes", []))
+        axes = self._axes(self._makers[found["length"]])
         # The last one of four may be that of the pixels, or of a head.
         shape = self._shape(node.input[0])
         rank = len(shape)
@@ -214,18 +213,16 @@ class _Spreading(Rewriting):
 
     def _is_alike(self, name: str, axis: int, rank: int) -> bool:
         """Whether a value is the maximum along an axis of ``rank``, perhaps repeated."""
-        largest = self._made(self._without(name, "Expand"), "ReduceMax")
-        shape = self._shape(largest.input[0]) if largest is not None else []
-        if largest is None or len(shape) != rank or not self._attributes(largest).get("keepdims", 1):
+        found = first(self._index, _LARGEST, name)
+        if found is None or len(self._shape(found["x"])) != rank:
             return False
-        axes = self._number(largest.input[1]) if len(largest.input) > 1 else np.array(
-            self._attributes(largest).get("axes", []))
-        return axes is not None and [int(number) % len(shape) for number in axes.reshape(-1)] == [axis]
+        axes = self._axes(self._makers[found["largest"]])
+        return axes is not None and [int(number) % rank for number in axes.reshape(-1)] == [axis]
 
-    def _without(self, name: str, op: str) -> str:
-        """What a node of this operator made a value of; else the value."""
-        maker = self._made(name, op)
-        return name if maker is None else maker.input[0]
+    def _axes(self, node: NodeProto) -> np.ndarray | None:
+        """What a node reduces along, as it is written; None where that is computed."""
+        return self._number(node.input[1]) if len(node.input) > 1 else np.array(
+            self._attributes(node).get("axes", []))
 
     def variance(self, node: NodeProto) -> Iterator[NodeProto]:
         """MeanVarianceNormalization of the pixels of a channel."""
@@ -257,7 +254,7 @@ class _Spreading(Rewriting):
     def squares(self, node: NodeProto) -> Iterator[NodeProto]:
         """ReduceSumSquare, and ReduceL1 of absolute values."""
         kept = {name: value for name, value in self._attributes(node).items() if name in ("axes", "keepdims")}
-        axes = self._number(node.input[1]) if len(node.input) > 1 else np.array(kept.get("axes", []))
+        axes = self._axes(node)
         shape, number = self._shape(node.input[0]), self._number(node.input[0])
         if node.input[0] in self._integers or number is not None and number.dtype != np.float32:
             return
@@ -281,16 +278,12 @@ class _Spreading(Rewriting):
         number = self._number(name)
         return self._shapes.get(name, []) if number is None else list(number.shape)
 
-    def _node(self, owner: NodeProto, op: str, *inputs: str, result: str = "", **attributes: Any) -> NodeProto:
-        name = self._name(f"{owner.name or owner.output[0]}/{op}")
-        return helper.make_node(op, inputs, [result or name], name=name, **attributes)
-
 
 #: Operator -> what makes it, and whether also where no layer with weights follows.
-_OPERATORS: dict[str, tuple[Callable[[_Spreading, NodeProto], Iterator[NodeProto]], bool]] = {
-    "Sum": (_Spreading.total, True), "Mean": (_Spreading.total, True), "Einsum": (_Spreading.einsum, True),
-    "MatMul": (_Spreading.product, True), "Softmax": (_Spreading.shares, True), "Div": (_Spreading.quotient, False),
-    "LRN": (_Spreading.response, False), "LpNormalization": (_Spreading.unit, False),
-    "MeanVarianceNormalization": (_Spreading.variance, False), "LpPool": (_Spreading.power_pool, False),
-    "GlobalLpPool": (_Spreading.power_pool, False), "ReduceL1": (_Spreading.squares, False),
-    "ReduceSumSquare": (_Spreading.squares, False)}
+_OPERATORS: dict[str, tuple[Callable[[Operators, NodeProto], Iterator[NodeProto]], bool]] = {
+    "Sum": (Operators.total, True), "Mean": (Operators.total, True), "Einsum": (Operators.einsum, True),
+    "MatMul": (Operators.product, True), "Softmax": (Operators.shares, True), "Div": (Operators.quotient, False),
+    "LRN": (Operators.response, False), "LpNormalization": (Operators.unit, False),
+    "MeanVarianceNormalization": (Operators.variance, False), "LpPool": (Operators.power_pool, False),
+    "GlobalLpPool": (Operators.power_pool, False), "ReduceL1": (Operators.squares, False),
+    "ReduceSumSquare": (Operators.squares, False)}

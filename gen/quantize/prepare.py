@@ -26,23 +26,24 @@ from gen.onnx.passes import (
     spread_fused,
 )
 from gen.onnx.runtime import OnnxruntimeError, RuntimeModel
-from gen.quantize.averages import count_padding
+from gen.quantize.averages import CountedPadding
 from gen.quantize.dynamic import of_running, undo_running
 from gen.quantize.float_weights import float_weights, of_weights
 from gen.quantize.layer_norms import find_layer_norms
-from gen.quantize.linear_attention import spread_linear_attention
+from gen.quantize.linear_attention import LinearAttention
 from gen.quantize.masks import make_masks_finite
-from gen.quantize.maxima import spread_maxima
-from gen.quantize.norms import spread_norms
-from gen.quantize.operators import spread_operators
+from gen.quantize.maxima import Maxima
+from gen.quantize.norms import PixelNorms
+from gen.quantize.operators import Operators
 from gen.quantize.opsets import converted, opset_of
 from gen.quantize.options import QuantizeError
-from gen.quantize.quotients import spread_quotients
-from gen.quantize.repeats import repeat_operands
+from gen.quantize.quotients import Quotients
+from gen.quantize.repeats import RepeatedOperands
+from gen.quantize.rewriting import rewritten
 from gen.quantize.shifts import fold_shifts, move_shifts
 from gen.quantize.single import in_single
-from gen.quantize.sums_apart import keep_sums_apart
-from gen.quantize.ungroup import ungroup
+from gen.quantize.sums_apart import SumsApart
+from gen.quantize.ungroup import Ungrouping
 from gen.quantize.wide import of_wide, undo_wide
 
 __all__ = ["initializers", "prepare", "quantised_node"]
@@ -64,7 +65,7 @@ def initializers(model: onnx.ModelProto) -> dict[str, onnx.TensorProto]:
 def quantised_node(model: onnx.ModelProto) -> onnx.NodeProto | None:
     """The first node of a model that belongs to one whose activations are quantised."""
     undone = {node.output[0] for node in (
-        *of_weights(model.graph), *of_running(model.graph), *of_wide(model.graph))}
+        *of_weights(model.graph), *of_running(model), *of_wide(model))}
     return next((node for node in model.graph.node
                  if node.op_type.startswith(_QUANTISED) and node.output[0] not in undone), None)
 
@@ -93,17 +94,18 @@ def prepare(model: onnx.ModelProto, whole: Collection[str] = ()) -> onnx.ModelPr
                                 code="unsupported-opset") from None
     copy = onnx.ModelProto()
     copy.CopyFrom(model)
-    model = spread_operators(copy)
+    model = rewritten(drop_unused(copy), Operators)
     if any(node.op_type == "GroupNormalization" for node in model.graph.node):
         # onnxruntime makes nodes of its definition of it, with sizes to be computed.
-        model = spread_norms(model)
+        model = rewritten(model, PixelNorms)
     # onnxruntime moves Transposes into the steps of a normalisation.
     model = drop_casts(_optimised(find_layer_norms(_spread(model, whole))))
     # Some of it once more, as there are more constants now.
-    for apply in (keep_sums_apart, make_masks_finite, find_layer_norms, spread_norms, spread_linear_attention,
-                  spread_quotients, spread_maxima, repeat_operands, count_padding, hoist_transposes, sink_transposes,
-                  merge_pool_padding, find_prelus, move_shifts, fold_shifts, ungroup, drop_unused):
+    model = find_layer_norms(make_masks_finite(rewritten(drop_unused(model), SumsApart)))
+    model = rewritten(model, PixelNorms, LinearAttention, Quotients, Maxima, RepeatedOperands, CountedPadding)
+    for apply in (hoist_transposes, sink_transposes, merge_pool_padding, find_prelus, move_shifts, fold_shifts):
         model = apply(model)
+    model = drop_unused(rewritten(model, Ungrouping))
     graph = inferred(as_shaped(light(model)))
     for name in ("output", "value_info"):
         del getattr(model.graph, name)[:]

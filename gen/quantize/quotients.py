@@ -8,27 +8,20 @@ squares. A Softmax over the pixels of one channel has no rows of channels: it is
 
 from collections.abc import Iterator, Mapping
 from math import prod, sqrt
-from typing import Any
 
 import numpy as np
 import onnx
-from onnx import NodeProto, helper, numpy_helper
+from onnx import NodeProto, numpy_helper
 
+from gen.onnx.index import GraphIndex, depended_on
 from gen.onnx.weights import MAX_WEIGHTS
-from gen.quantize.rewriting import Rewriting
+from gen.quantize.opsets import opset_of
+from gen.quantize.rewriting import WEIGHTED, Rewriting
 
-__all__ = ["guards", "is_guard", "spread_quotients"]
+__all__ = ["Quotients", "guards", "is_guard"]
 
 #: What is smaller, and added to what divides, is there for a divisor of zero.
 _GUARD = 1e-3
-_WEIGHTED = ("Conv", "ConvTranspose", "Gemm", "MatMul")
-
-
-def spread_quotients(model: onnx.ModelProto) -> onnx.ModelProto:
-    """``model`` with these in the place of Div, ReduceL2 and Softmax, of those that layers with weights depend on."""
-    if not any(node.op_type in _OPERATORS for node in model.graph.node):
-        return model
-    return _Quotients(model).run()
 
 
 def guards(model: onnx.ModelProto) -> frozenset[str]:
@@ -47,21 +40,20 @@ def is_guard(node: NodeProto, constants: Mapping[str, onnx.TensorProto]) -> bool
         for name in node.input)
 
 
-class _Quotients(Rewriting):
-    def __init__(self, model: onnx.ModelProto) -> None:
-        super().__init__(model)
-        self._axes_attribute = max(o.version for o in model.opset_import if o.domain in ("", "ai.onnx")) < 18
-        #: Values that a layer with weights depends on.
-        self._wanted: set[str] = set()
-        for node in reversed(model.graph.node):
-            if node.op_type in _WEIGHTED and node.input[1] in self._constants or self._wanted & {*node.output}:
-                self._wanted.update(node.input)
+class Quotients(Rewriting):
+    """These in the place of Div, ReduceL2 and Softmax, of those that layers with weights depend on."""
 
-    def layers(self, node: NodeProto) -> list[NodeProto]:
-        made = _OPERATORS.get(node.op_type)
-        if made is None or node.output[0] not in self._wanted:
-            return [node]
-        return list(made(self, node)) or [node]
+    OPERATORS = frozenset(("Div", "ReduceL2", "Softmax"))
+
+    def __init__(self, index: GraphIndex) -> None:
+        super().__init__(index)
+        self._axes_attribute = opset_of(index.model) < 18
+        self._wanted = depended_on(index.model, WEIGHTED, index.constants)
+
+    def layers(self, node: NodeProto) -> Iterator[NodeProto]:
+        if node.output[0] in self._wanted:
+            made = {"Div": self.quotient, "ReduceL2": self.length, "Softmax": self.softmax}[node.op_type]
+            yield from made(node)
 
     def quotient(self, node: NodeProto) -> Iterator[NodeProto]:
         one, other = node.input
@@ -147,10 +139,3 @@ class _Quotients(Rewriting):
             return self._node(node, "ReduceMean", source, axes=axes, keepdims=keep)
         numbers = self._constant(node.name, np.array(axes, np.int64))
         return self._node(node, "ReduceMean", source, numbers, keepdims=keep)
-
-    def _node(self, owner: NodeProto, op: str, *inputs: str, result: str = "", **attributes: Any) -> NodeProto:
-        name = self._name(f"{owner.name}/{op}")
-        return helper.make_node(op, inputs, [result or name], name=name, **attributes)
-
-
-_OPERATORS = {"Div": _Quotients.quotient, "ReduceL2": _Quotients.length, "Softmax": _Quotients.softmax}

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 import numpy as np
 import onnx
 
+from gen.onnx.index import GraphIndex
 from gen.quantize.quotients import is_guard
 from gen.quantize.ranges import Distribution
 
@@ -18,12 +19,12 @@ def bound_reciprocals(model: onnx.ModelProto, found: Mapping[str, Distribution])
     """The ranges of reciprocals of what is guarded against zero, which samples may have at any size: those with the
     least relative error of clipping and rounding.
     """
-    makers = {name: node for node in model.graph.node for name in node.output}
-    constants = {tensor.name: tensor for tensor in model.graph.initializer}
+    index = GraphIndex(model)
     ranges: dict[str, tuple[float, float]] = {}
     for node in model.graph.node:
-        before = makers.get(node.input[0]) if node.op_type == "Reciprocal" else None
-        if before is None or not {node.input[0], node.output[0]} <= found.keys() or not is_guard(before, constants):
+        before = index.makers.get(node.input[0]) if node.op_type == "Reciprocal" else None
+        if (before is None or not {node.input[0], node.output[0]} <= found.keys()
+                or not is_guard(before, index.constants)):
             continue
         divisor, inverse = (found[name] for name in (node.input[0], node.output[0]))
         if 0 <= divisor.low and 0 < inverse.low < inverse.high:

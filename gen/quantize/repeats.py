@@ -7,26 +7,23 @@ rows and columns, as coordinate attention has them, and what is subtracted from 
 from collections.abc import Iterator
 
 import numpy as np
-import onnx
 from onnx import NodeProto, helper
 
 from gen.quantize.rewriting import Rewriting
 
-__all__ = ["repeat_operands"]
+__all__ = ["RepeatedOperands"]
 
-_OPERATORS = ("Mul", "Add", "Sub")
 #: Columns that one layer makes of one.
 _MOST_COLUMNS = 32
 
 
-def repeat_operands(model: onnx.ModelProto) -> onnx.ModelProto:
-    """``model`` with such operands repeated by a Resize; as it is without any."""
-    return _Repeats(model).run() if any(node.op_type in _OPERATORS for node in model.graph.node) else model
+class RepeatedOperands(Rewriting):
+    """Such operands repeated by a Resize."""
 
+    OPERATORS = frozenset(("Mul", "Add", "Sub"))
 
-class _Repeats(Rewriting):
     def layers(self, node: NodeProto) -> Iterator[NodeProto]:
-        factors = self._factors(node) if node.op_type in _OPERATORS else []
+        factors = self._factors(node)
         for place, (down, across) in enumerate(factors):
             for rows, columns in self._steps(down, across):
                 scales = self._constant(node.name, np.array([1, 1, rows, columns], np.float32))
@@ -35,7 +32,8 @@ class _Repeats(Rewriting):
                                        mode="nearest", coordinate_transformation_mode="asymmetric",
                                        nearest_mode="floor")
                 node.input[place] = result
-        yield node
+        if factors:
+            yield node
 
     def _factors(self, node: NodeProto) -> list[tuple[int, int]]:
         """How often the rows and columns of each operand have to be repeated; [] where the machine needs that of none,

@@ -1,82 +1,74 @@
-"""Passes on a float model that put other nodes in the place of some."""
+"""Rules that put other nodes in the place of some of a float model."""
 
 from collections.abc import Iterable
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import onnx
-from onnx import NodeProto, TensorProto, helper, numpy_helper
+from onnx import NodeProto, helper
 
-from gen.onnx.light import inferred
-from gen.onnx.names import unique
+from gen.onnx.index import GraphIndex
 from gen.onnx.passes import drop_unused
-from gen.onnx.passes.constants import constants_of
 
-__all__ = ["Rewriting"]
+__all__ = ["WEIGHTED", "Rewriting", "rewritten"]
 
-
-_INTEGERS = (TensorProto.INT32, TensorProto.INT64)
+#: Operators of layers with weights.
+WEIGHTED = ("Conv", "ConvTranspose", "Gemm", "MatMul")
 
 
 class Rewriting:
-    """Who makes and reads each value, and its shape, 0 for a size that is not known. Outputs of the model are read by
-    who runs it, too.
+    """One rule: ``layers`` says what a node of ``OPERATORS`` becomes, by the graph as it is before any of it changes.
+    Where that makes the result of another node, too, that node is gone. Rules make new nodes and constants by the
+    methods here.
     """
 
-    #: Whether shapes are to be followed through what computes them.
-    DATA_PROP: ClassVar[bool] = False
+    OPERATORS: ClassVar[frozenset[str]]
 
-    def __init__(self, model: onnx.ModelProto) -> None:
-        graph = inferred(model, data_prop=self.DATA_PROP)
-        self._model = model
-        values = [*graph.input, *graph.value_info, *graph.output]
-        #: Values that are known to be integers, as sizes are.
-        self._integers = {value.name for value in values if value.type.tensor_type.elem_type in _INTEGERS}
-        self._sizes = {value.name: value.type.tensor_type.shape.dim
-                       for value in values}
-        self._shapes = {name: [dim.dim_value for dim in dims] for name, dims in self._sizes.items()}
-        self._constants = {tensor.name: tensor for tensor in model.graph.initializer}
-        self._constant_of = constants_of(model.graph)
-        self._makers = {name: node for node in model.graph.node for name in node.output}
-        self._outputs = {value.name for value in model.graph.output}
-        self._readers: dict[str, list[NodeProto]] = {name: [] for name in self._outputs}
-        for node in model.graph.node:
-            for name in node.input:
-                self._readers.setdefault(name, []).append(node)
-        self._taken = {*self._makers, *self._readers, *self._constants, *(node.name for node in model.graph.node)}
+    def __init__(self, index: GraphIndex) -> None:
+        self._index, self._model = index, index.model
+        self._constants, self._makers, self._readers = index.constants, index.makers, index.readers
+        self._outputs, self._number, self._made, self._name = index.outputs, index.number, index.made, index.name
+        self._attributes = index.attributes
+
+    @property
+    def _shapes(self) -> dict[str, list[int]]:
+        return self._index.shapes
+
+    @property
+    def _integers(self) -> set[str]:
+        return self._index.integers
 
     def layers(self, node: NodeProto) -> Iterable[NodeProto]:
-        """What a node becomes: itself, if it stays as it is."""
+        """What a node becomes; nothing where it stays as it is."""
         raise NotImplementedError
-
-    def run(self) -> onnx.ModelProto:
-        """The model, of which every node has become its `layers`."""
-        nodes = [made for node in self._model.graph.node for made in self.layers(node)]
-        del self._model.graph.node[:]
-        self._model.graph.node.extend(nodes)
-        return drop_unused(self._model)
-
-    def _number(self, name: str) -> np.ndarray | None:
-        """A constant; None for any other value."""
-        return self._constant_of(name)
-
-    def _made(self, name: str, op: str) -> NodeProto | None:
-        """The node that makes a value, if it is of this operator."""
-        maker = self._makers.get(name)
-        return maker if maker is not None and maker.op_type == op else None
 
     def _constant(self, owner: str, value: np.ndarray | float) -> str:
         """A new constant, float32 for a number."""
         array = value if isinstance(value, np.ndarray) else np.array(value, np.float32)
-        name = self._name(f"{owner}/constant")
-        self._model.graph.initializer.append(numpy_helper.from_array(np.ascontiguousarray(array), name))
-        return name
+        return self._index.constant(f"{owner}/constant", np.ascontiguousarray(array))
 
-    def _name(self, wanted: str) -> str:
-        name = unique(wanted, self._taken)
-        self._taken.add(name)
-        return name
+    def _node(self, owner: NodeProto, op: str, *inputs: str, result: str = "", **attributes: Any) -> NodeProto:
+        """A new node, called after ``owner``, as is what it makes, if that is no ``result``."""
+        name = self._name(f"{owner.name or owner.output[0]}/{op}")
+        return helper.make_node(op, inputs, [result or name], name=name, **attributes)
 
-    @staticmethod
-    def _attributes(node: NodeProto) -> dict:
-        return {a.name: helper.get_attribute_value(a) for a in node.attribute}
+
+def rewritten(model: onnx.ModelProto, *rules: type[Rewriting]) -> onnx.ModelProto:
+    """``model`` after each of ``rules``, one walk for each that has nodes of its operators. What is known of the graph
+    is found again only where a rule changed it.
+    """
+    index = None
+    for rule in rules:
+        if rule.OPERATORS.isdisjoint(node.op_type for node in model.graph.node):
+            continue
+        applied = rule(index := index or GraphIndex(model))
+        found = [list(applied.layers(node)) if node.op_type in rule.OPERATORS else [] for node in model.graph.node]
+        if not any(found):
+            continue
+        made = {name for nodes in found for node in nodes for name in node.output}
+        nodes = [other for node, others in zip(model.graph.node, found, strict=True)
+                 for other in others or ([node] if made.isdisjoint(node.output) else [])]
+        del model.graph.node[:]
+        model.graph.node.extend(nodes)
+        model, index = drop_unused(model), None
+    return model

@@ -5,11 +5,11 @@ difference and a factor for each. In front of that one scale for all leaves noth
 them stays float, and its result is quantised.
 """
 
-from collections import defaultdict
-
 import numpy as np
 import onnx
 from onnx import NodeProto, TensorProto, helper, numpy_helper
+
+from gen.onnx.index import GraphIndex
 
 __all__ = ["normalisers"]
 
@@ -20,19 +20,15 @@ _AFFINE = ("Add", "Sub", "Mul", "Div", "BatchNormalization")
 
 def normalisers(model: onnx.ModelProto) -> list[str]:
     """The nodes that do so with a float input of ``model``, one after the other."""
-    constants = {tensor.name: tensor for tensor in model.graph.initializer}
-    readers = defaultdict[str, list[NodeProto]](list)
-    for node in model.graph.node:
-        for name in node.input:
-            readers[name].append(node)
+    index = GraphIndex(model)
     found: list[str] = []
     for value in model.graph.input:
         if value.type.tensor_type.elem_type != TensorProto.FLOAT:
             continue
         chain, name, gain = list[str](), value.name, np.ones(1)
-        while len(readers[name]) == 1:
-            (node,) = readers[name]
-            factor = _factor(node, name, constants)
+        while len(index.readers[name]) == 1:
+            (node,) = index.readers[name]
+            factor = _factor(node, name, index.constants)
             if factor is None or 1 not in (gain.size, factor.size) and gain.size != factor.size:
                 break
             chain.append(node.name)

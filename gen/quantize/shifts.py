@@ -12,8 +12,8 @@ import numpy as np
 import onnx
 from onnx import NodeProto, TensorProto, helper, numpy_helper
 
+from gen.onnx.edited import EditedGraph
 from gen.onnx.passes import drop_unused
-from gen.quantize.edited import EditedGraph
 
 __all__ = ["fold_shifts", "move_shifts"]
 
@@ -124,7 +124,7 @@ class _Shift:
         """Into what reads the shifted value, all of it; not from a layer that has it in its bias anyway."""
         result = self._node.output[0]
         maker = self._makers.get(source)
-        readers = self._graph.readers(result)
+        readers = self._graph.reading(result)
         if (maker is not None and maker.op_type in _BIASED) or self._graph.uses(result) != len(readers):
             return False
         layers: list[NodeProto | None] = []
@@ -142,7 +142,7 @@ class _Shift:
             assert split is not None
             total = numpy_helper.to_array(split[1]) + numpy_helper.to_array(shift)
             place = list(node.input).index(split[1].name)
-            self._graph.connect(node, place, self._graph.constant(f"{node.name}/shift", total))
+            self._graph.connect(node, place, self._constant(f"{node.name}/shift", total))
         self._replace(source)
         return True
 
@@ -152,8 +152,8 @@ class _Shift:
         if found is None or not self._graph.uses(result):
             return False
         source, shift = found
-        others = [node for node in self._graph.readers(source) if node.output[0] != result]
-        readers = self._graph.readers(result)
+        others = [node for node in self._graph.reading(source) if node.output[0] != result]
+        readers = self._graph.reading(result)
         signs = bool(readers) and all(node.op_type == "Sign" for node in readers)
         if (others and not signs) or self._graph.uses(result) != len(readers):
             return False
@@ -193,7 +193,7 @@ class _Shift:
         if _reaches_beyond(node):
             return None
         if node.op_type in _POOLS and len(node.output) == 1:
-            readers = self._graph.readers(node.output[0])
+            readers = self._graph.reading(node.output[0])
             return self._taking(node.output[0], readers, size)
         if node.op_type == "Conv" and node.input[0] == name and self._has_constants(node):
             return [lambda number: self._add_numbers(node, self._weighted(node, number))]
@@ -260,8 +260,8 @@ class _Shift:
         """A PRelu of what has got a shift, and the same shift of its result, as a sum."""
         source, name = node.input[0], node.output[0]
         scaled, moved, less = (self._graph.name(f"{node.name or name}/{what}") for what in ("scaled", "moved", "less"))
-        factor = self._graph.constant(f"{node.name}/factor", (slopes - 1)[:, None, None])
-        offset = self._graph.constant(f"{node.name}/offset", ((1 - slopes) * shift)[:, None, None])
+        factor = self._constant(f"{node.name}/factor", (slopes - 1)[:, None, None])
+        offset = self._constant(f"{node.name}/offset", ((1 - slopes) * shift)[:, None, None])
         made = [helper.make_node("Mul", [source, factor], [scaled], name=scaled),
                 helper.make_node("Add", [scaled, offset], [moved], name=moved),
                 helper.make_node("Relu", [moved], [less], name=less),
@@ -279,7 +279,7 @@ class _Shift:
         assert split is not None
         total = numpy_helper.to_array(split[1]) + (number if number.size == 1 else number[:, None, None])
         place = list(node.input).index(split[1].name)
-        self._graph.connect(node, place, self._graph.constant(f"{node.name}/shift", total))
+        self._graph.connect(node, place, self._constant(f"{node.name}/shift", total))
 
     def _add(self, layer: NodeProto, shift: TensorProto) -> None:
         """``shift`` to the bias of a layer."""
@@ -292,7 +292,10 @@ class _Shift:
         bias = np.broadcast_to(numbers, channels)
         if len(layer.input) > place and layer.input[place]:
             bias = bias + numpy_helper.to_array(self._constants[layer.input[place]])
-        self._graph.connect(layer, place, self._graph.constant(f"{layer.name}/bias", bias))
+        self._graph.connect(layer, place, self._constant(f"{layer.name}/bias", bias))
+
+    def _constant(self, name: str, array: np.ndarray) -> str:
+        return self._graph.constant(name, np.ascontiguousarray(array, np.float32))
 
     def _replace(self, source: str) -> None:
         """Read ``source`` in place of the sum, which is no longer there."""

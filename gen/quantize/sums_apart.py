@@ -3,30 +3,28 @@
 Its quantiser leaves the weights of such a Gemm float, as the summand is no bias.
 """
 
-import onnx
+from collections.abc import Iterator
+
 from onnx import NodeProto, helper
 
 from gen.quantize.rewriting import Rewriting
 
-__all__ = ["keep_sums_apart"]
+__all__ = ["SumsApart"]
 
 
-def keep_sums_apart(model: onnx.ModelProto) -> onnx.ModelProto:
-    """``model`` with MatMul and Add in the place of each Gemm of constant weights whose summand is no constant."""
-    if not any(node.op_type == "Gemm" and len(node.input) > 2 for node in model.graph.node):
-        return model
-    return _Sums(model).run()
+class SumsApart(Rewriting):
+    """MatMul and Add in the place of each Gemm of constant weights whose summand is no constant."""
 
+    OPERATORS = frozenset(("Gemm",))
 
-class _Sums(Rewriting):
-    def layers(self, node: NodeProto) -> list[NodeProto]:
-        if node.op_type != "Gemm" or len(node.input) < 3 or not node.input[2] or node.input[2] in self._constants:
-            return [node]
+    def layers(self, node: NodeProto) -> Iterator[NodeProto]:
+        if len(node.input) < 3 or not node.input[2] or node.input[2] in self._constants:
+            return
         attributes, weights = self._attributes(node), self._number(node.input[1])
         plain = attributes.get("alpha", 1.0) == attributes.get("beta", 1.0) == 1.0 and not attributes.get("transA", 0)
         if weights is None or not plain:
-            return [node]
+            return
         turned = self._constant(node.name, weights.T) if attributes.get("transB", 0) else node.input[1]
         product = self._name(f"{node.output[0]}/product")
-        return [helper.make_node("MatMul", [node.input[0], turned], [product], name=self._name(f"{node.name}/product")),
-                helper.make_node("Add", [product, node.input[2]], [node.output[0]], name=node.name)]
+        yield helper.make_node("MatMul", [node.input[0], turned], [product], name=self._name(f"{node.name}/product"))
+        yield helper.make_node("Add", [product, node.input[2]], [node.output[0]], name=node.name)

@@ -1,13 +1,12 @@
 """Models whose activations have 16 bits, as the float models that they were made of."""
 
-from collections import defaultdict
 from collections.abc import Callable, Iterator
 
 import numpy as np
 import onnx
 from onnx import NodeProto, TensorProto, helper
 
-from gen.onnx.passes.constants import constants_of
+from gen.onnx.index import GraphIndex
 
 __all__ = ["of_wide", "undo_wide"]
 
@@ -15,22 +14,20 @@ _NUMBERS = (np.int16, np.uint16)
 _TYPES = (TensorProto.INT16, TensorProto.UINT16)
 
 
-def of_wide(graph: onnx.GraphProto) -> Iterator[NodeProto]:
+def of_wide(model: onnx.ModelProto) -> Iterator[NodeProto]:
     """The nodes that quantise activations to 16 bits, and those that dequantise them by the same scale, where nothing
     else reads them.
     """
-    readers = defaultdict[str, list[NodeProto]](list)
-    for node in graph.node:
-        for name in node.input:
-            readers[name].append(node)
-    constant_of, ends = constants_of(graph), {value.name for value in graph.output}
-    for node in graph.node:
-        if node.op_type != "QuantizeLinear" or node.output[0] in ends or constant_of(node.input[0]) is not None:
+    index = GraphIndex(model)
+    constant_of = index.number
+    for node in model.graph.node:
+        if (node.op_type != "QuantizeLinear" or node.output[0] in index.outputs
+                or constant_of(node.input[0]) is not None):
             continue
         point = constant_of(node.input[2]) if len(node.input) > 2 and node.input[2] else None
         wanted = next((a.i for a in node.attribute if a.name == "output_dtype"), TensorProto.UNDEFINED)
         wide = wanted in _TYPES if point is None else point.dtype.type in _NUMBERS
-        after = readers[node.output[0]]
+        after = index.readers[node.output[0]]
         if wide and all(reader.op_type == "DequantizeLinear" and _same(constant_of, node, reader) for reader in after):
             yield node
             yield from after
@@ -46,7 +43,7 @@ def _same(constant_of: Callable[[str], np.ndarray | None], one: NodeProto, other
 
 def undo_wide(model: onnx.ModelProto) -> onnx.ModelProto:
     """``model`` without them; it stays as it is."""
-    undone = {node.output[0] for node in of_wide(model.graph)}
+    undone = {node.output[0] for node in of_wide(model)}
     if not undone:
         return model
     result = onnx.ModelProto()

@@ -9,8 +9,9 @@ import onnxruntime as ort
 import pytest
 
 from cores.config import NpuConfig
-from gen.quantize.averages import count_padding
+from gen.quantize.averages import CountedPadding
 from gen.quantize.prepare import prepare
+from gen.quantize.rewriting import rewritten
 from tests.gen.float_models import FloatBuilder
 from tests.gen.quantizing import outputs_of
 from tests.gen.test_never_refused import compiled, host
@@ -154,7 +155,7 @@ def test_averages_at_the_edge(attributes: dict, size: int, rng: Rng, tmp_path: P
     model = b.model(b.node("AveragePool", "x", **attributes), rank=4)
     x = rng.normal(size=(2, 4, size, size)).astype(np.float32)
     expected = outputs_of(model, x)
-    np.testing.assert_allclose(outputs_of(count_padding(model), x), expected, rtol=0, atol=1e-5)
+    np.testing.assert_allclose(outputs_of(rewritten(model, CountedPadding), x), expected, rtol=0, atol=1e-5)
 
 
 def test_at_the_end_they_stay(rng: Rng) -> None:

@@ -9,9 +9,9 @@ import onnx
 from onnx import helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
 
+from gen.onnx.held import small_constants
 from gen.onnx.names import unique
 from gen.onnx.passes.check_types import known_types
-from gen.onnx.passes.constants import small_constants
 
 __all__ = ["SIZE_OPERATORS", "computed_sizes", "fold_sizes", "size_of"]
 

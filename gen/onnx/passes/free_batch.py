@@ -8,10 +8,10 @@ import onnx
 from onnx import numpy_helper, shape_inference
 
 from gen.ir.errors import GraphError
+from gen.onnx.held import constant_of
 from gen.onnx.model import PRODUCTS
 from gen.onnx.names import unique
 from gen.onnx.passes.check_types import value_types
-from gen.onnx.passes.constants import constant_of
 from gen.onnx.passes.hoist_quantisation import MOVING
 from gen.onnx.passes.report import sentence, title
 from gen.onnx.passes.whole_inputs import whole_inputs

@@ -5,7 +5,7 @@ from collections.abc import Collection, Mapping
 import onnx
 from onnx import NodeProto, helper
 
-from gen.onnx.names import unique
+from gen.onnx.index import GraphIndex
 from gen.onnx.passes.hoist_quantisation import single_numbers
 
 __all__ = ["keep_quantisation"]
@@ -24,22 +24,16 @@ def keep_quantisation(model: onnx.ModelProto) -> onnx.ModelProto:
     graph = model.graph
     if not any(node.op_type == "DequantizeLinear" for node in graph.node):
         return model
-    makers = {name: node for node in graph.node for name in node.output}
-    readers: dict[str, list[NodeProto]] = {}
-    for node in graph.node:
-        for name in node.input:
-            readers.setdefault(name, []).append(node)
-    single = single_numbers(graph)
-    taken = {*makers, *readers, *(node.name for node in graph.node)}
+    index, single = GraphIndex(model), single_numbers(graph)
+    makers = index.makers
     nodes: list[NodeProto] = []
     for node in graph.node:
         nodes.append(node)
         found = _source(node, makers, single)
-        later = [reader for reader in readers.get(node.output[0], []) if reader.op_type != "QuantizeLinear"]
+        later = [reader for reader in index.readers[node.output[0]] if reader.op_type != "QuantizeLinear"]
         if found is None or not any(reader.op_type in _NEED for reader in later):
             continue
-        quantised, kept = (unique(f"{node.output[0]}/{what}", taken) for what in ("quantised", "kept"))
-        taken |= {quantised, kept}
+        quantised, kept = (index.name(f"{node.output[0]}/{what}") for what in ("quantised", "kept"))
         pair = [helper.make_node(op, [source, *found.input[1:]], [result], name=result) for op, source, result in (
             ("QuantizeLinear", node.output[0], quantised), ("DequantizeLinear", quantised, kept))]
         nodes += pair

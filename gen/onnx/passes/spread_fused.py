@@ -6,8 +6,8 @@ import onnx
 
 from gen.onnx.fused import SPREADS, Fused, LaterError, UnsupportedError
 from gen.onnx.fused.spread import Spreads
+from gen.onnx.held import constants_of, zeros_of
 from gen.onnx.passes.check_types import known_types
-from gen.onnx.passes.constants import constants_of, zeros_of
 
 __all__ = ["spread_fused"]
 

@@ -8,10 +8,10 @@ import onnx
 from onnx import helper, numpy_helper
 
 from gen.onnx.fold import evaluate
+from gen.onnx.held import constant_of, constants_of, small_constants
 from gen.onnx.model import Node, NodeError
 from gen.onnx.names import unique
 from gen.onnx.passes.check_types import known_types
-from gen.onnx.passes.constants import constant_of, constants_of, small_constants
 from gen.onnx.passes.fold_sizes import SIZE_OPERATORS, size_of
 
 __all__ = ["undo_flattening"]
