@@ -14,11 +14,9 @@ from gen.lowering.lower import lower
 from gen.lowering.placed import PlacedGraph, require_room
 from gen.lowering.steps import MappedGraph
 from gen.lowering.verify import verify_mapped, verify_placed
-from gen.mapping.arrange_groups import arrange_groups
 from gen.mapping.dilated import zeros_between_taps
-from gen.mapping.fold_picks import fold_picks
+from gen.mapping.pack import steps_on
 from gen.mapping.registry import map_graph
-from gen.mapping.space_parts import space_parts
 from gen.mapping.strides import split_strides
 from gen.mapping.turn import turn_matrices
 from gen.mapping.winograd.choice import choose_narrow
@@ -26,7 +24,10 @@ from gen.mapping.winograd.fit_shifts import fit_shifts
 from gen.mapping.winograd.narrow import narrow_graph
 from gen.options import CompileOptions
 from gen.passes.align_parts import align_parts
+from gen.passes.arrange_groups import arrange_groups
+from gen.passes.fold_picks import fold_picks
 from gen.passes.prune import prune
+from gen.passes.space_parts import space_parts
 from gen.passes.split_multipliers import split_multipliers
 from gen.passes.streams import stream_layers
 from gen.program.assembler import encode_all
@@ -62,8 +63,9 @@ def prepare(graph: Graph, config: NpuConfig, options: CompileOptions,
         graph = prune(graph, config, options.density)
     if config.depthwise and options.depthwise == "auto":
         graph = split_multipliers(graph, config.ic_lanes)
-    graph = fold_picks(align_parts(space_parts(graph, config), config.ic_lanes), config)
-    graph = arrange_groups(graph, config)
+    steps = steps_on(config)
+    graph = align_parts(space_parts(graph, config, steps), config.ic_lanes)
+    graph = arrange_groups(fold_picks(graph, config.ic_lanes, steps), config, steps)
     graph = turn_matrices(split_strides(graph, config), config)
     if options.winograd == "exact" and config.winograd != 2:
         raise CompileError(f"model {graph.name}: exact Winograd layers need a machine with winograd=2 "

@@ -5,7 +5,7 @@ A *block* of an output tile is one input block under all taps. Each block of eac
 them. Weights beyond ``weight_bits`` are split over several slots of the same index.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 import numpy as np
@@ -213,6 +213,11 @@ def is_pruned(layer: Conv, tiles: TileSlices, config: NpuConfig, *, narrow: bool
 def steps_of(tiles: TileSlices) -> int:
     """Steps of a tap, in all output tiles."""
     return sum(reduction.blocks * reduction.groups for tile in tiles for reduction in tile)
+
+
+def steps_on(config: NpuConfig) -> Callable[..., int]:
+    """`steps_of` the `slices_of` a layer on a machine: layer, ``narrow`` -> steps."""
+    return lambda layer, *, narrow=False: steps_of(slices_of(layer, config, narrow=narrow))
 
 
 def _excess(weights: np.ndarray, config: NpuConfig) -> np.ndarray | None:

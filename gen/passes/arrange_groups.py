@@ -15,12 +15,12 @@ from cores.config import NpuConfig
 from gen.ir.graph import Conv, Graph
 from gen.ir.parts import related
 from gen.ir.queries import count_readers, used_tensors
-from gen.mapping.pack import slices_of, steps_of
+from gen.passes.costs import Steps
 
 __all__ = ["arrange_groups"]
 
 
-def arrange_groups(graph: Graph, config: NpuConfig) -> Graph:
+def arrange_groups(graph: Graph, config: NpuConfig, steps: Steps) -> Graph:
     """The same graph with the channels that convolutions in groups read in an order of fewer steps, where one layer
     alone makes them, and one alone reads them.
     """
@@ -39,7 +39,7 @@ def arrange_groups(graph: Graph, config: NpuConfig) -> Graph:
             continue
         if graph.tensors[name].signs or name in layer.others:
             continue
-        order = _order(layer, graph.tensors[layer.output].shape[2], config)
+        order = _order(layer, graph.tensors[layer.output].shape[2], config, steps)
         if order is None:
             continue
         # Of another name: what is known of the model's tensor is not so of this.
@@ -58,23 +58,23 @@ def arrange_groups(graph: Graph, config: NpuConfig) -> Graph:
     return replace(graph, tensors=used_tensors(graph))
 
 
-def _order(layer: Conv, width: int, config: NpuConfig) -> np.ndarray | None:
+def _order(layer: Conv, width: int, config: NpuConfig, steps: Steps) -> np.ndarray | None:
     """Its input channels in the order of fewest steps; None if they lie well. ``width``: of its output."""
     outputs, channels = layer.weights.shape[:2]
     own, made, tn = channels // layer.groups, outputs // layer.groups, config.ic_lanes
-    best, fewest = None, _cycles(layer, width, config)
+    best, fewest = None, _cycles(layer, width, config, steps)
     # Groups that share blocks, or all that an output tile has channels of.
     for together in sorted({lcm(own, tn), lcm(lcm(made, config.oc_lanes) // made * own, tn)}):
         parts = [np.arange(first, min(first + together, channels)) for first in range(0, channels, together)]
         order = np.concatenate([part.reshape(-1, own).T.ravel() for part in parts])
-        cycles = _cycles(replace(layer, weights=layer.weights[:, order]), width, config)
+        cycles = _cycles(replace(layer, weights=layer.weights[:, order]), width, config, steps)
         if cycles < fewest:
             best, fewest = order, cycles
     return best
 
 
-def _cycles(layer: Conv, width: int, config: NpuConfig) -> int:
+def _cycles(layer: Conv, width: int, config: NpuConfig, steps: Steps) -> int:
     """Of the steps of a row of outputs, of all tiles, one tap each."""
     spread = config.groups_share and config.oc_groups > 1
-    return min(steps_of(slices_of(layer, config, narrow=narrow)) * -(-width // config.word_columns(spread=narrow))
+    return min(steps(layer, narrow=narrow) * -(-width // config.word_columns(spread=narrow))
                for narrow in ((False, True) if spread else (False,)))

@@ -9,18 +9,19 @@ from dataclasses import replace
 
 import numpy as np
 
-from cores.config import NpuConfig
 from gen.ir.graph import Conv, Graph, Layer
 from gen.ir.parts import related
 from gen.ir.queries import used_tensors
 from gen.ir.tensor import Part, Tensor
-from gen.mapping.pack import slices_of, steps_of
+from gen.passes.costs import Steps
 
 __all__ = ["fold_picks"]
 
 
-def fold_picks(graph: Graph, config: NpuConfig) -> Graph:
-    """The same graph without the layers that pick channels of a tensor for convolutions alone, where that is faster."""
+def fold_picks(graph: Graph, ic_lanes: int, steps: Steps) -> Graph:
+    """The same graph without the layers that pick channels of a tensor for convolutions alone, where that is faster on
+    a machine with blocks of ``ic_lanes`` channels.
+    """
     picks = [layer.name for layer in graph.of(Conv) if _picked(graph.tensors, layer) is not None]
     if not picks:
         return graph
@@ -34,10 +35,11 @@ def fold_picks(graph: Graph, config: NpuConfig) -> Graph:
         readers = [layer for layer in layers.values() if name in layer.reads]
         if name in fixed or not all(map(_takes_any, readers)) or any(name in layer.others for layer in readers):
             continue
-        first = int(order.min()) // config.ic_lanes * config.ic_lanes
+        first = int(order.min()) // ic_lanes * ic_lanes
         count = int(order.max()) + 1 - first
         folded = [_folded(layer, order - first, count) for layer in readers if isinstance(layer, Conv)]
-        before, after = (sum(_steps(layer, config) for layer in several) for several in ((*readers, pick), folded))
+        before, after = (sum(steps(layer) * layer.weights[0, 0].size for layer in several if isinstance(layer, Conv))
+                         for several in ((*readers, pick), folded))
         if after > before:
             continue
         source, own = tensors[pick.input], pick.input
@@ -82,9 +84,3 @@ def _folded(layer: Conv, order: np.ndarray, count: int) -> Conv:
     weights = np.zeros((len(layer.weights), count, *layer.kernel), np.int16)
     weights[:, order] = layer.weights
     return replace(layer, weights=weights, counted=layer.products)
-
-
-def _steps(layer: Layer, config: NpuConfig) -> int:
-    """Steps of a pixel of all taps."""
-    assert isinstance(layer, Conv)
-    return steps_of(slices_of(layer, config)) * layer.weights[0, 0].size

@@ -20,7 +20,7 @@ from gen.ir.graph import Conv, Graph, Layer, Pool
 from gen.ir.parts import origin, without_gaps
 from gen.ir.queries import used_tensors
 from gen.ir.tensor import Part, Tensor
-from gen.mapping.pack import slices_of, steps_of
+from gen.passes.costs import Steps
 
 __all__ = ["space_parts"]
 
@@ -30,13 +30,13 @@ _MOST = 2
 _MOVED, _ADDED = 1, 3
 
 
-def space_parts(graph: Graph, config: NpuConfig) -> Graph:
+def space_parts(graph: Graph, config: NpuConfig, steps: Steps) -> Graph:
     """The same graph with tensors whose parts begin at a machine's blocks, where that can be and takes less time than
     to put them together.
     """
     if not any(tensor.part and tensor.part.first % config.ic_lanes for tensor in graph.tensors.values()):
         return graph
-    spacing = _Spacing(graph, config)
+    spacing = _Spacing(graph, config, steps)
     return spacing.graph() if spacing.places else graph
 
 
@@ -46,6 +46,7 @@ class _Spacing:
 
     old: Graph
     config: NpuConfig
+    steps: Steps
     places: dict[str, np.ndarray] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -84,8 +85,8 @@ class _Spacing:
         spaced_layer = self._layer(layer, {})
         pixels = prod(self.old.tensors[layer.output].shape[1:])
         if isinstance(layer, Conv) and isinstance(spaced_layer, Conv) and not layer.depthwise:
-            before, after = (steps_of(slices_of(form, self.config)) for form in (layer, spaced_layer))
-            return (after - before) * prod(layer.kernel) * pixels / self.config.pixel_lanes
+            more = self.steps(spaced_layer) - self.steps(layer)
+            return more * prod(layer.kernel) * pixels / self.config.pixel_lanes
         counts = [len(form.requantize.bias) for form in (spaced_layer, layer)]
         return float(pixels * (-(-counts[0] // self._tn) + counts[1] // -self._tn))
 

@@ -17,13 +17,14 @@ from gen.ir.graph import Conv, Graph, Pool, output_size
 from gen.ir.parts import without_gaps
 from gen.ir.tensor import Part, Requantize, Tensor
 from gen.ir.verify import verify
-from gen.mapping.arrange_groups import arrange_groups
 from gen.mapping.base import MappingContext
 from gen.mapping.grouped import GroupedMapping
+from gen.mapping.pack import steps_on
 from gen.mapping.plain import PlainMapping
 from gen.onnx.handlers.conv import ungrouped
 from gen.onnx.importer import load
 from gen.options import CompileOptions
+from gen.passes.arrange_groups import arrange_groups
 from gen.passes.split_multipliers import split_multipliers
 from gen.program.program import Program
 from sim.cycles import estimate
@@ -218,7 +219,7 @@ def test_arranged(config: NpuConfig, groups: int, width: int, before: int, after
     check_in_every_order(program, arranged, seed)
     assert arranged.layers[1].input != "x" and arranged.tensors[arranged.layers[1].input].onnx_name == ""
     np.testing.assert_array_equal(golden_tensors(graph, inputs)["y"], golden_tensors(arranged, inputs)["y"])
-    monkeypatch.setattr("gen.compiler.arrange_groups", lambda graph, config: graph)
+    monkeypatch.setattr("gen.compiler.arrange_groups", lambda graph, config, steps: graph)
     assert steps_of_pixels(compile_kept(graph, config)[0], 1) == 9 * 256 * before
 
 
@@ -235,7 +236,7 @@ def test_any_groups_are_arranged(inputs: int, outputs: int, size: tuple[int, int
 def test_channels_stay_that_others_know(rng: Rng) -> None:
     """Those of a model's tensor, those with two readers, and what is part of another or added to one."""
     config, graph = ARRANGED[0][0], pair_graph(rng, 8, 8, 8)
-    assert arrange_groups(graph, config) is not graph
+    assert arrange_groups(graph, config, steps_on(config)) is not graph
     first, layer = graph.layers
     assert isinstance(first, Conv) and isinstance(layer, Conv)
     output = {**graph.outputs, "also": ("x", ())}
@@ -249,7 +250,7 @@ def test_channels_stay_that_others_know(rng: Rng) -> None:
             replace(graph, layers=(depthwise, layer), tensors={**graph.tensors, "v": Tensor("v", (64, 9, 11), 1.0, 5)},
                     inputs={"input": ("v", ())}), grouped_graph(rng, 8, 8, 8)):
         verify(other)
-        assert arrange_groups(other, config) is other
+        assert arrange_groups(other, config, steps_on(config)) is other
 
 
 # -- multipliers of channels -----------------------------------------------------------------------------------------

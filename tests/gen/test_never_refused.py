@@ -334,7 +334,7 @@ def joining(rng: np.random.Generator, *, cut: bool) -> onnx.ModelProto:
 def test_too_many_channels_to_be_joined(rng: np.random.Generator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
                                         ) -> None:
     monkeypatch.setattr("gen.passes.align_parts._MAX_WEIGHTS", 400)
-    monkeypatch.setattr("gen.mapping.space_parts._MOST", 0)
+    monkeypatch.setattr("gen.passes.space_parts._MOST", 0)
     found = compiled(joining(rng, cut=False), tmp_path)
     assert list(host(found)) == ["joined"]
     is_about(host(found)["joined"], "too-large")
@@ -344,7 +344,7 @@ def test_too_many_channels_to_be_joined(rng: np.random.Generator, tmp_path: Path
 def test_too_many_channels_to_be_taken(rng: np.random.Generator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
                                        ) -> None:
     monkeypatch.setattr("gen.passes.align_parts._MAX_WEIGHTS", 400)
-    monkeypatch.setattr("gen.mapping.space_parts._MOST", 0)
+    monkeypatch.setattr("gen.passes.space_parts._MOST", 0)
     found = compiled(joining(rng, cut=True), tmp_path)
     (reason,) = set(host(found).values())
     is_about(reason, "too-large")

@@ -125,7 +125,7 @@ def test_runs_compare_each_value_once(rng: Rng, tmp_path: Path) -> None:
 def apart(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> bool:
     """Whether parts within a block are moved apart where they can be."""
     if request.param == "put together":
-        monkeypatch.setattr("gen.compiler.space_parts", lambda graph, config: graph)
+        monkeypatch.setattr("gen.compiler.space_parts", lambda graph, config, steps: graph)
     return request.param == "moved apart"
 
 

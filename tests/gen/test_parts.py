@@ -20,13 +20,14 @@ from gen.ir.tensor import Part, Requantize
 from gen.ir.verify import verify
 from gen.lowering.placed import PlacedGraph, in_memory
 from gen.lowering.verify import StageError, verify_mapped, verify_placed
-from gen.mapping.fold_picks import fold_picks
+from gen.mapping.pack import steps_on
 from gen.mapping.registry import map_graph
-from gen.mapping.space_parts import space_parts
 from gen.memory.region import Lifetime
 from gen.options import CompileOptions
 from gen.passes import remove_dead, run_passes
 from gen.passes.align_parts import align_parts
+from gen.passes.fold_picks import fold_picks
+from gen.passes.space_parts import space_parts
 from gen.program.file import load_program, save_program
 from gen.program.program import ProgramError
 from tests.compiled import compile_kept
@@ -137,6 +138,14 @@ def test_passes_change_no_value(rng: Rng, seed: int) -> None:
             assert all(origin(moved.tensors, name)[1].start % tn == 0 for name in moved.tensors)
 
 
+def _spaced(graph: Graph, config: NpuConfig) -> Graph:
+    return space_parts(graph, config, steps_on(config))
+
+
+def _folded(graph: Graph, config: NpuConfig) -> Graph:
+    return fold_picks(graph, config.ic_lanes, steps_on(config))
+
+
 def _changed(change: Callable[[Graph], Graph], graphs: Iterator[Graph]) -> Iterator[tuple[Graph, Graph]]:
     """The first six of ``graphs`` of which ``change`` makes other ones, and these."""
     pairs = ((graph, change(graph)) for graph in graphs)
@@ -145,7 +154,7 @@ def _changed(change: Callable[[Graph], Graph], graphs: Iterator[Graph]) -> Itera
 
 @pytest.mark.parametrize("config", [*CONFIGS, NpuConfig.preset(256)])
 def test_spaced_parts_change_no_value(config: NpuConfig, rng: Rng, seed: int) -> None:
-    for graph, apart in _changed(lambda graph: space_parts(graph, config), map(random_parts, itertools.count(seed))):
+    for graph, apart in _changed(lambda graph: _spaced(graph, config), map(random_parts, itertools.count(seed))):
         verify(apart)
         same_outputs(graph, apart, rng)
         same_outputs(graph, align_parts(apart, config.ic_lanes), rng)
@@ -154,7 +163,7 @@ def test_spaced_parts_change_no_value(config: NpuConfig, rng: Rng, seed: int) ->
 def test_spaced_parts(rng: Rng) -> None:
     """The whole has channels between its parts, of which the layer after it knows nothing, and no layer is added."""
     graph = side_by_side(rng, 5, 12, 3)
-    apart = space_parts(graph, CONFIGS[1])
+    apart = _spaced(graph, CONFIGS[1])
     assert align_parts(apart, 8) is apart and len(apart.layers) == len(graph.layers)
     whole = apart.tensors[apart.layers[-1].input]
     assert (whole.shape[0], whole.gaps, whole.onnx_name) == (27, (range(5, 8), range(20, 24)), "")
@@ -177,7 +186,7 @@ def test_parts_that_cannot_be_spaced(rng: Rng) -> None:
                     tensors={**graph.tensors, "t6": replace(graph.tensors["t4"], name="t6")})
     for other in (replace(graph, outputs={**graph.outputs, "whole": ("t4", ())}), few, moved):
         verify(other)
-        assert space_parts(other, CONFIGS[1]) is other
+        assert _spaced(other, CONFIGS[1]) is other
 
 
 def picked(rng: Rng, order: Sequence[int], *, twice: bool = False) -> Graph:
@@ -206,7 +215,7 @@ SHUFFLED = np.arange(48).reshape(2, 24).T.ravel()
     (SHUFFLED, False), (SHUFFLED[24:], False), (SHUFFLED, True), ([40, 3], False)])
 def test_channels_in_another_order(order: Sequence[int], twice: bool, rng: Rng) -> None:
     graph, config = picked(rng, order, twice=twice), NpuConfig.preset(256)
-    folded = fold_picks(graph, config)
+    folded = _folded(graph, config)
     verify(folded)
     same_outputs(graph, folded, rng)
     assert [layer.name for layer in folded.layers] == ["layer0", "layer1", "layer2"]
@@ -237,13 +246,13 @@ def test_layers_that_pick_and_stay(rng: Rng) -> None:
             replace(graph, layers=(*front, other_scale, last)),
             replace(graph, outputs={**graph.outputs, "also": ("p0", ())})):
         verify(other)
-        assert fold_picks(other, config) is other
-    assert fold_picks(many, NpuConfig.preset(256, "dense")) is many
+        assert _folded(other, config) is other
+    assert _folded(many, NpuConfig.preset(256, "dense")) is many
 
 
 def test_folded_picks_change_no_value(rng: Rng, seed: int) -> None:
     graphs = (align_parts(random_parts(number), 8) for number in itertools.count(seed))
-    for graph, made in _changed(lambda graph: fold_picks(graph, CONFIGS[1]), graphs):
+    for graph, made in _changed(lambda graph: _folded(graph, CONFIGS[1]), graphs):
         verify(made)
         same_outputs(graph, made, rng)
 
@@ -255,8 +264,8 @@ def test_parts_are_spaced_where_that_is_faster(rng: Rng) -> None:
                    requantize=same_stage(256))
     graph = replace(with_tensor(graph, "t4", shape=(256, 5, 6)), layers=(*graph.layers[:-1], last))
     verify(graph)
-    assert space_parts(graph, NpuConfig.preset(256, "dense")) is graph
-    assert space_parts(graph, NpuConfig.preset(256)) is not graph
+    assert _spaced(graph, NpuConfig.preset(256, "dense")) is graph
+    assert _spaced(graph, NpuConfig.preset(256)) is not graph
 
 
 def same_stage(channels: int) -> Requantize:
