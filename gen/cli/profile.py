@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 _NAME = "profile"
 #: Headings of columns that a terminal of so many columns has room for.
 _SLOTS, _WIDE = ("slots\na MAC", "by\nlanes"), 100
+#: The same, of more columns.
+_ENERGY, _WIDEST = "% of\nenergy", 112
 #: Beyond any FPGA: what is larger was meant in Hz or kHz.
 _MAX_MHZ = 10_000
 
@@ -156,16 +158,33 @@ def _row(layer: dict[str, Any]) -> list[str]:
         layer.get("name", "total"), layer.get("mode", ""), f"{layer['cycles']:,}", f"{100 * layer['utilisation']:.1f}",
         *slots, share(layer["idle_pixels"]), share(layer["idle_lanes"]), share(layer["stalls"]["wait_weights"]),
         f"{cause.removeprefix('wait_').replace('_', ' ')} {percent} %" if percent else "", f"{layer['dram_bytes']:,}",
+        _between(*(100 * share for share in layer["energy_share"])) if "energy_share" in layer else "",
     ]
+
+
+def _between(low: float, high: float) -> str:
+    """A range, no finer than it is known."""
+    texts = [f"{value:.0f}" for value in (low, high)]
+    return texts[0] if texts[0] == texts[1] else " to ".join(texts)
+
+
+def _rounded(value: float) -> str:
+    """To two digits."""
+    return f"{float(f'{value:.2g}'):,g}"
+
+
+def _without(modes: set[str]) -> str:
+    return f"; products of {' and '.join(sorted(modes))} layers are not in it" if modes else ""
 
 
 def show(profile: dict[str, Any], board: str) -> None:
     total = profile["total"]
     headings = ["layer", "mode", "cycles", "% used", *_SLOTS, "idle\npixels", "idle\nlanes", "lacks\nweights",
-                "waits for", "bytes"]
+                "waits for", "bytes", _ENERGY]
     rows, footers = [_row(layer) for layer in profile["layers"]], _row(total)
-    if console.width < _WIDE:
-        shown = [number for number, heading in enumerate(headings) if heading not in _SLOTS]
+    hidden = (*(_SLOTS if console.width < _WIDE else ()), *((_ENERGY,) if console.width < _WIDEST else ()))
+    if hidden:
+        shown = [number for number, heading in enumerate(headings) if heading not in hidden]
         headings, footers = [headings[number] for number in shown], [footers[number] for number in shown]
         rows = [[row[number] for number in shown] for row in rows]
     table = Table(box=box.SIMPLE, show_footer=True, padding=(0, 1, 0, 0))
@@ -187,6 +206,13 @@ def show(profile: dict[str, Any], board: str) -> None:
     if any(layer["utilisation"] > 1 for layer in profile["layers"]):
         console.print("more than 100 % used: Winograd layers need fewer multiplications than they have MACs",
                       soft_wrap=True)
+    from gen.run.energy_ratio import HIGH, LOW, UNCOUNTED
+
+    low, high = total["energy_macs"]
+    without = {layer["mode"] for layer in profile["layers"]} & set(UNCOUNTED)
+    console.print(f"energy: as {_rounded(low / 1e6)} to {_rounded(high / 1e6)} M multiplications of 8 bits, if a byte "
+                  f"of memory is worth {_rounded(LOW.memory_byte)} to {_rounded(HIGH.memory_byte)} of them: for "
+                  f"ratios, no watts (docs/energy.md){_without(without)}")
     clock = Clock(profile["clock_mhz"], profile["clock"])
     console.print(f"{total['macs']:,} MACs; {total['fps']:,.0f} inferences a second at {clock}"
                   f"{'' if clock.basis == 'given' else f' ({board})'}", soft_wrap=True)

@@ -34,6 +34,7 @@ def require_fitting(report: Report) -> None:
         _require(layer.stalls.keys() == _STALLS, f"layer {layer.name} has stalls of other causes")
         spent = layer.useful + layer.idle_pixels + layer.idle_lanes + sum(layer.stalls.values())
         _require(spent == layer.cycles, f"the parts of layer {layer.name} are {spent} cycles of {layer.cycles}")
+        _require(len(layer.energy_share) in (0, 2), f"layer {layer.name} has no range of energy")
     _require(total.cycles == sum(layer.cycles for layer in report.layers), "the layers' cycles are not the total")
     _require_graph(report)
     for one in report.noise:

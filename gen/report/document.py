@@ -1,6 +1,6 @@
 """What a report says: one statement of its types, which the page draws and ``--json`` prints."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Annotated, Any
 
 from msgspec import Meta
@@ -78,6 +78,8 @@ class Layer:
     stalls: dict[str, Cycle]
     lane_macs: Count = 0
     slots: Count = 0
+    #: From and to (`gen.run.energy_ratio`); empty where it is not known.
+    energy_share: list[Share] = field(default_factory=list)
 
 
 @dataclass(frozen=True, kw_only=True)

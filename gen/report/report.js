@@ -113,6 +113,8 @@ function chooser(report) {
       ["multipliers in use", (100 * layer.utilisation).toFixed(1) + " %"],
       ["multiplications", `${count(layer.useful_macs)} of ${count(layer.macs)} in the dense layer`],
       ["bus", bytes(layer.dram_bytes)],
+      ...(layer.energy_share.length ? [["energy", `${layer.energy_share.map(share => (100 * share).toFixed(0)).join(" to ")
+        } % of all, by multiplications, buffer and memory`]] : []),
       ...(noise ? [["signal to noise", noise.sqnr_db === null ? "no difference" : `${noise.sqnr_db.toFixed(1)} dB`]] : []),
       ["reads", layer.reads.join(", ")], ["writes", layer.output], ["ONNX nodes", layer.nodes.join(", ") || "–"]];
     body.replaceChildren(make("b", {}, layer.name), make("dl", {}, ...facts.flatMap(([name, text]) =>

@@ -8,6 +8,8 @@ from boards.clock import Clock
 from gen.program.program import Program
 from sim.profile import Record, layer_timings
 
+from .energy_ratio import energy_shares
+
 __all__ = ["Measured", "profile_of", "slots_per_mac"]
 
 
@@ -25,15 +27,19 @@ def profile_of(programs: Sequence[Measured], clock: Clock) -> dict[str, Any]:
 
     ``programs``: the segments of the model that run on the accelerator, without which its cycles stand still.
     ``total``'s ``macs`` are the dense network's, while utilisation is of those left, cycle by cycle. Its
-    ``slots_per_mac`` are `slots_per_mac` of all layers.
+    ``slots_per_mac`` are `slots_per_mac` of all layers, its ``energy_macs`` the energy in multiplications of 8 bits,
+    from and to, of which ``energy_share`` is a layer's (`energy_shares`).
     """
     layers = [layer for one in programs for layer in layer_timings(one.program, one.record, one.cycles)]
     cycles = sum(one.cycles for one in programs)
-    per_mac, per_lane_mac = slots_per_mac([asdict(layer) for layer in layers])
+    words = [asdict(layer) for layer in layers]
+    per_mac, per_lane_mac = slots_per_mac(words)
+    config = programs[0].program.config
+    shares, energy = energy_shares(words, config.banks * config.ic_lanes)
     return {
         "clock_mhz": clock.mhz,
         "clock": clock.basis,
-        "macs": programs[0].program.config.macs,
+        "macs": config.macs,
         "total": {
             "cycles": cycles,
             "macs": sum(layer.macs for layer in layers),
@@ -41,10 +47,10 @@ def profile_of(programs: Sequence[Measured], clock: Clock) -> dict[str, Any]:
             "fps": clock.per_second(cycles),
             "dram_bytes": sum(layer.dram_bytes for layer in layers),
             **{name: sum(getattr(layer, name) for layer in layers) for name in ("useful", "idle_pixels", "idle_lanes")},
-            "slots_per_mac": per_mac, "slots_per_lane_mac": per_lane_mac,
+            "slots_per_mac": per_mac, "slots_per_lane_mac": per_lane_mac, "energy_macs": energy,
             "stalls": {cause: sum(layer.stalls[cause] for layer in layers) for cause in layers[0].stalls},
         },
-        "layers": [asdict(layer) for layer in layers],
+        "layers": [{**layer, "energy_share": share} for layer, share in zip(words, shares, strict=True)],
     }
 
 

@@ -20,10 +20,10 @@ def test_profile_of_the_time_model(model: str, tmp_path: Path, capsys: pytest.Ca
     assert profile["macs"] == 64 and profile["host"] is None
     split = {"useful", "idle_pixels", "idle_lanes", "stalls"}
     assert set(profile["total"]) == {"cycles", "macs", "utilisation", "fps", "dram_bytes", "slots_per_mac",
-                                     "slots_per_lane_mac"} | split
+                                     "slots_per_lane_mac", "energy_macs"} | split
     for layer in profile["layers"]:
         assert set(layer) == split | {"name", "op", "mode", "cycles", "macs", "useful_macs", "utilisation",
-                                      "dram_bytes", "lane_macs", "slots"}
+                                      "dram_bytes", "lane_macs", "slots", "energy_share"}
     total = profile["total"]
     for part in (total, *profile["layers"]):
         work = part["useful"] + part["idle_pixels"] + part["idle_lanes"]
@@ -32,6 +32,11 @@ def test_profile_of_the_time_model(model: str, tmp_path: Path, capsys: pytest.Ca
     slots = sum(layer["slots"] for layer in profile["layers"])
     assert total["slots_per_mac"] == slots / sum(layer["useful_macs"] for layer in profile["layers"])
     assert total["slots_per_lane_mac"] == slots / sum(layer["lane_macs"] for layer in profile["layers"])
+    low, high = total["energy_macs"]
+    # At least the multiplications and a memory that is cheap, and far less than one that is dear.
+    assert slots + 38 * total["dram_bytes"] < low < high < slots * 6 + 1100 * total["dram_bytes"]
+    assert sum(min(layer["energy_share"]) for layer in profile["layers"]) <= 1 <= sum(
+        max(layer["energy_share"]) for layer in profile["layers"])
     assert total["macs"] == pytest.approx(total["utilisation"] * 64 * total["cycles"])
     assert total["fps"] == pytest.approx(100e6 / total["cycles"])
     assert json.loads((tmp_path / "out" / "profile.json").read_text()) == profile
@@ -84,7 +89,7 @@ def test_a_profile_on_a_boards_memory(model: str, capsys: pytest.CaptureFixture)
     assert "only --target rtl has a memory" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("width", [80, 120])
+@pytest.mark.parametrize("width", [80, 105, 120])
 def test_a_profile_fits_a_narrow_terminal(width: int, monkeypatch: pytest.MonkeyPatch):
     """Names of any length are folded; no column is cropped; slots are shown where there is room."""
     from gen.cli import profile
@@ -93,12 +98,15 @@ def test_a_profile_fits_a_narrow_terminal(width: int, monkeypatch: pytest.Monkey
     monkeypatch.setattr(profile, "console", Console(file=out, width=width, highlight=False, markup=False))
     total = {"cycles": 12_345_678, "macs": 123_456_789, "utilisation": 0.433, "dram_bytes": 1_234_567,
              "idle_pixels": 1_234_567, "idle_lanes": 2_469_135, "slots_per_mac": 1.25, "slots_per_lane_mac": 1.125,
-             "stalls": {"wait_weights": 1_234_567, "wait_load": 5_308_641}}
-    layer = {**total, "name": "resnet/stage2/block1/conv_a/quantized", "mode": "depthwise"}
+             "energy_macs": [4.56e8, 7.89e9], "stalls": {"wait_weights": 1_234_567, "wait_load": 5_308_641}}
+    layer = {**total, "name": "resnet/stage2/block1/conv_a/quantized", "mode": "depthwise",
+             "energy_share": [0.116, 0.231]}
     profile.show({"layers": [layer], "total": {**total, "fps": 4.86}, "clock_mhz": 60, "clock": "target"}, "ecp5")
     lines = out.getvalue().splitlines()
     assert max(map(len, lines)) <= width
     assert "1.25; 1.12 with channels rounded" in " ".join(out.getvalue().split())
+    assert "energy: as 460 to 7,900 M multiplications of 8 bits" in " ".join(out.getvalue().split())
+    assert ("12 to 23" in out.getvalue()) == (width > 110)
     if width > 80:
         assert next(line for line in lines if line.startswith(" resnet")).split()[2:7] == [
             "12,345,678", "43.3", "1.25", "1.12", "10.0"]
