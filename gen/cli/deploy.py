@@ -46,7 +46,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
                         help=f"enclose the first N samples (default {_SAMPLES})")
     add_compiler_options(parser)
     add_calibration_options(parser)
-    add_machine_options(parser)
+    add_machine_options(parser, for_model=True)
     add_json_option(parser)
 
 

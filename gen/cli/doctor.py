@@ -99,10 +99,10 @@ def python_checks() -> Iterator[Check]:
     version = ".".join(map(str, sys.version_info[:3]))
     yield Check(f"python {wanted}", SpecifierSet(wanted).contains(version), version, f"install Python {wanted}")
     for requirement in requirements:
-        extra = "" if requirement.marker is None else "dev"
-        if requirement.marker and not requirement.marker.evaluate({"extra": extra}):
-            continue
-        yield package_check(requirement, needed=not extra)
+        marker = requirement.marker
+        needed = marker is None or marker.evaluate({"extra": ""})
+        if needed or marker is None or marker.evaluate({"extra": "dev"}):
+            yield package_check(requirement, needed=needed)
 
 
 def package_check(requirement: Requirement, *, needed: bool) -> Check:

@@ -19,19 +19,22 @@ from cores.config import (
     NpuConfig,
     features_together,
 )
-from gen.cli.calibration import chosen_calibration, say
+from cores.errors import NpugenError
+from gen.cli.calibration import Relay, chosen_calibration, say
 from gen.cli.common import messages, status
 from gen.cli.errors import UsageError
 from gen.cli.missing import missing_units, say_missing
 from gen.files.read import require_file
+from gen.name import called
 
 if TYPE_CHECKING:
     from gen.options import CompileOptions
     from gen.run.application import Application, HostOptions
+    from gen.run.calibration import Calibration
 
 __all__ = [
-    "add_machine_options", "chosen_board", "chosen_config", "compile_options", "described",
-    "host_options", "megahertz", "named_board", "open_given", "require_inputs", "say_density",
+    "add_machine_options", "chosen_board", "chosen_config", "chosen_for", "compile_options", "described",
+    "host_options", "megahertz", "named_board", "open_given", "require_inputs", "say_density", "say_not_chosen",
 ]
 
 DEFAULT_BOARD = "zu3eg"
@@ -46,11 +49,13 @@ _BY_HAND = tuple(field.name for field in dataclasses.fields(NpuConfig) if field.
 
 
 def add_machine_options(parser: argparse.ArgumentParser, *, boards: Collection[str] = tuple(BOARDS),
-                        board: str = DEFAULT_BOARD, macs: int = DEFAULT_MACS) -> None:
+                        board: str = DEFAULT_BOARD, macs: int = DEFAULT_MACS, for_model: bool = False) -> None:
     """--board, --macs, --config, --features and an option for every other field of the configuration.
 
-    ``boards``, ``board`` and ``macs`` are what the command takes, and what it makes of options that are not given.
+    ``boards``, ``board`` and ``macs`` are what the command takes, and what it makes of options that are not given;
+    ``for_model``: whether it takes its machine from `chosen_for`.
     """
+    usual = f"{_AUTO} where no option says what the machine is, else none" if for_model else "none"
     group = parser.add_argument_group("machine")
     group.add_argument("--board", metavar="NAME", help=f"{', '.join(boards)} (default {board})")
     presets = ", ".join(map(str, ALL_PRESET_MACS))
@@ -66,7 +71,7 @@ def add_machine_options(parser: argparse.ArgumentParser, *, boards: Collection[s
     group.add_argument("--features", type=_features, metavar="LIST",
                        help=f"what the machine has beside the matrix engine: {', '.join(FEATURES)}, separated by "
                             f"commas; {_ALL} (what layers can use in a machine of these lanes); {_AUTO} (what pays "
-                            "for the model); or none (default none)")
+                            f"for the model); or none (default {usual})")
     by_hand = parser.add_argument_group("machine, by hand", "replace single parameters of the preset")
     for name in _BY_HAND:
         by_hand.add_argument(_option(name), type=int, metavar="N", dest=name,
@@ -160,7 +165,42 @@ def chosen_config(arguments: argparse.Namespace, features: Sequence[str] | None 
         raise ConfigError.of(error, f"{error}{way_out}") from None
 
 
-def _settle(arguments: argparse.Namespace) -> None:
+def chosen_for(arguments: argparse.Namespace, path: Path, *, calibration: "Calibration | None" = None,
+               samples: Path | None = None) -> argparse.Namespace:
+    """The options of the machine for the model or program at ``path`` (docs/decisions/0023).
+
+    If none says what the machine is, nor asks for what only some have, --features auto does. A program has its machine.
+    Where none can be chosen for a model, the plain machine is taken, and `say_not_chosen` says why. ``calibration``: of
+    the ``arguments``, None to make it; ``samples``: as for `open_given`.
+
+    Raises OSError, UsageError, and of what was asked for what `choose_machine` does.
+    """
+    from gen.run.workload import is_program
+
+    asked = _machine_given(arguments) or arguments.winograd_mode in ("exact", "narrow") or arguments.stochastic
+    if is_program(path) if not asked else arguments.features != (_AUTO,):
+        return arguments
+    chosen = argparse.Namespace(**{**vars(arguments), "model": path, "features": (_AUTO,)})
+    if asked:
+        _settle(chosen)
+        return chosen
+    if samples is not None:
+        require_file(samples)
+    try:
+        _settle(chosen, calibration, samples)
+    except NpugenError as error:
+        chosen.features, chosen.not_chosen = arguments.features, str(error)
+    return chosen
+
+
+def say_not_chosen(arguments: argparse.Namespace) -> None:
+    """Why `chosen_for` took the plain machine, if it had to: for a model that is good enough for the command."""
+    if hasattr(arguments, "not_chosen"):
+        messages.print(f"no units are chosen for the model: {arguments.not_chosen}", soft_wrap=True)
+
+
+def _settle(arguments: argparse.Namespace, calibration: "Calibration | None" = None, samples: Path | None = None
+            ) -> None:
     """Have what --for MODEL and --features auto leave open chosen, and put it in their place."""
     named = arguments.purpose in (None, *PURPOSES)
     if named and arguments.features != (_AUTO,):
@@ -179,21 +219,37 @@ def _settle(arguments: argparse.Namespace) -> None:
     from gen.cli.machine_choice import choose_machine
 
     by_hand = {name: getattr(arguments, name) for name in _BY_HAND if getattr(arguments, name) is not None}
-    macs = DEFAULT_MACS if arguments.macs is None else arguments.macs
+    given = {"macs": DEFAULT_MACS if arguments.macs is None else arguments.macs, **by_hand}
+    if getattr(arguments, "density", None) is not None:
+        given["density"] = arguments.density
     purposes = [_purpose(arguments)] if named else PURPOSES
     arguments.purpose, arguments.features = choose_machine(
-        arguments, model, chosen_board(arguments), purposes, {"macs": macs, **by_hand})
+        arguments, model, chosen_board(arguments), purposes, given, calibration, samples)
+    arguments.by_model = True
 
 
 def _purpose(arguments: argparse.Namespace) -> str:
     return PURPOSES[0] if arguments.purpose is None else str(arguments.purpose)
 
 
-def described(config: NpuConfig, board: str | None) -> str:
-    """Which machine a result is of, in a line."""
+def described(config: NpuConfig, board: str | None, arguments: argparse.Namespace | None = None) -> str:
+    """Which machine a result is of, in a line; with the command that builds it, if those ``arguments`` were chosen for
+    a model.
+    """
     features = ", ".join(config.features) or "none"
     facts = [*([board] if board else []), f"{config.macs} MACs", f"features {features}"]
-    return f"machine: {', '.join(facts)}"
+    built = "" if arguments is None or not hasattr(arguments, "by_model") else f"; built by: {_built_by(arguments)}"
+    return f"machine: {', '.join(facts)}{built}"
+
+
+def _built_by(arguments: argparse.Namespace) -> str:
+    """The command that builds the machine of settled ``arguments``."""
+    options = {"--board": chosen_board(arguments).name,
+               "--macs": DEFAULT_MACS if arguments.macs is None else arguments.macs,
+               "--for": None if _purpose(arguments) == PURPOSES[0] else arguments.purpose,
+               "--features": ",".join(arguments.features) or "none",
+               **{_option(name): getattr(arguments, name) for name in _BY_HAND}}
+    return " ".join([called(), "build", *(f"{name} {value}" for name, value in options.items() if value is not None)])
 
 
 def _load(path: Path) -> NpuConfig:
@@ -290,16 +346,19 @@ def open_given(arguments: argparse.Namespace, path: Path, *, samples: Path | Non
     A model's tensors are all kept, so that a run compares them. What its inputs leave open, and --shape does not say,
     is as in the arrays of ``samples``.
     """
-    config = chosen_config(arguments)
     from gen.onnx.read import OpenShapeError
     from gen.run.application import open_application
     from gen.run.inputs import array_shapes
     from gen.run.workload import is_program
 
+    compiled = is_program(path)
+    own = compiled and not _machine_given(arguments)
+    told = Relay()
+    calibration = chosen_calibration(arguments, told)
+    arguments = chosen_for(arguments, path, calibration=calibration, samples=samples)
+    config = chosen_config(arguments)
     with status(f"reading {path.name}") as remark:
-        calibration = chosen_calibration(arguments, remark)
-        compiled = is_program(path)
-        own = compiled and not _machine_given(arguments)
+        told.to = remark
         if not compiled:
             say_density(arguments.density, config)
 
@@ -318,6 +377,7 @@ def open_given(arguments: argparse.Namespace, path: Path, *, samples: Path | Non
         require_inputs(arguments, application.inputs)
         missing = missing_units(application, config, chosen_board(arguments),
                                 lambda features: chosen_config(arguments, features))
+    say_not_chosen(arguments)
     say_missing(application, missing, chosen_board(arguments).name)
     say(application.remarks)
     return application

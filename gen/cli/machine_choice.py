@@ -15,39 +15,51 @@ if TYPE_CHECKING:
     from gen.explore.choice import Candidate, Choice
     from gen.explore.models import ModelFile
     from gen.explore.space import Value
+    from gen.run.calibration import Calibration
 
 __all__ = ["choose_machine"]
 
 
 def choose_machine(arguments: argparse.Namespace, model: Path, board: "Board", purposes: Sequence[str],
-                   given: "dict[str, Value]") -> tuple[str, tuple[str, ...]]:
+                   given: "dict[str, Value]", calibration: "Calibration | None" = None, samples: Path | None = None
+                   ) -> tuple[str, tuple[str, ...]]:
     """The purpose, one of ``purposes``, and the features of the machine for a model; says how fast it is and what else
     there was.
 
-    ``given``: MACs, and fields that were given by hand. Raises CommandError, GraphError, OSError and what `gen.explore`
-    does.
+    ``given``: MACs, and fields that were given by hand; ``calibration``: of the ``arguments``, None to make it;
+    ``samples``: in whose arrays the shapes are that the model leaves open. Raises CommandError, GraphError, OSError and
+    what `gen.explore` does.
     """
     from gen.explore.choice import choose_for
 
-    with status(f"choosing a machine for {model.name}, a minute or more for a large model"):
-        choice = choose_for(_read(arguments, model), board, given, purposes,
+    with status(f"choosing units for {model.name}, once: seconds, or a minute or more for a large model"):
+        choice = choose_for(_read(arguments, model, calibration, samples), board, given, purposes,
                             processes=len(os.sched_getaffinity(0)))
     _say(choice, model, board)
     return choice.chosen.purpose, choice.chosen.features
 
 
-def _read(arguments: argparse.Namespace, model: Path) -> "ModelFile":
+def _read(arguments: argparse.Namespace, model: Path, calibration: "Calibration | None", samples: Path | None
+          ) -> "ModelFile":
     from gen.explore.models import read_model_file
+    from gen.onnx.read import OpenShapeError
+    from gen.run.inputs import array_shapes
     from gen.run.workload import is_program
 
     if is_program(model):
         raise UsageError(f"{model}: a program has its machine; one is chosen for an ONNX model",
                          code="option-conflict")
-    calibration = None
-    if hasattr(arguments, "calibrate"):
+    if calibration is None and hasattr(arguments, "calibrate"):
         calibration = chosen_calibration(arguments, lambda remark: None)
-    file, remarks = read_model_file(model, calibration, dict(getattr(arguments, "shape", ())))
-    say(remarks)
+    shapes = dict(getattr(arguments, "shape", ()))
+    try:
+        file, remarks = read_model_file(model, calibration, shapes, partly=True)
+    except OpenShapeError:
+        if samples is None or shapes:
+            raise
+        file, remarks = read_model_file(model, calibration, array_shapes(samples), partly=True)
+    if model != getattr(arguments, "model", None):      # the command says them of its own model
+        say(remarks)
     return file
 
 

@@ -50,7 +50,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_memory_option(parser)
     add_compiler_options(parser)
     add_calibration_options(parser)
-    add_machine_options(parser)
+    add_machine_options(parser, for_model=True)
     add_json_option(parser)
 
 

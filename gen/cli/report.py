@@ -42,10 +42,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
                         help="to reckon with (default: as for `profile`)")
     parser.add_argument("--input", type=Path, metavar="FILE",
                         help="samples for the noise of each layer, as for `run` (default: random ones)")
+    parser.add_argument("--run", type=Path, dest="counters", metavar="FILE",
+                        help="counters of a device, as `run --target board --counters` writes them: they are drawn "
+                             "beside the simulation's")
     add_memory_option(parser)
     add_compiler_options(parser)
     add_calibration_options(parser)
-    add_machine_options(parser)
+    add_machine_options(parser, for_model=True)
     add_json_option(parser)
 
 
@@ -65,6 +68,8 @@ def run(arguments: argparse.Namespace) -> None:
     _require_at_most(many)
     if many > 1 and arguments.trace:
         raise UsageError("--trace is of one model", code="option-conflict")
+    if many > 1 and arguments.counters:
+        raise UsageError("--run is of one model", code="option-conflict")
     from gen.report.page import page_of
     from gen.report.trace import trace_of
 
@@ -124,4 +129,5 @@ def _report(arguments: argparse.Namespace, path: Path) -> "Report":
     clock = Clock(arguments.clock, "given") if arguments.clock else clock_of(board, program.config)
     with status(f"report of {path.name}") as remark:
         return whole_report(application, path, board=board, clock=clock, target=arguments.target, memory=memory,
-                            command=command_line(), samples=arguments.input, progress=remark)
+                            command=command_line(), samples=arguments.input, counters=arguments.counters,
+                            progress=remark)

@@ -60,11 +60,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--waves", type=Path, metavar="FILE.vcd",
                         help="with --target rtl: write the waveforms of the machine's top module, and what shows them "
                              "in GTKWave and Surfer with states and instructions in words")
+    parser.add_argument("--counters", type=Path, metavar="FILE.json",
+                        help="with --target board: write the device's counters, which `report --run` draws beside the "
+                             "simulation's")
     add_memory_option(parser)
     add_compiler_options(parser)
     add_calibration_options(parser)
     add_detection_options(parser, "--input")
-    add_machine_options(parser)
+    add_machine_options(parser, for_model=True)
     add_json_option(parser)
 
 
@@ -91,8 +94,10 @@ def stream_shifts(text: str) -> tuple[int, ...]:
 
 
 def execute(application: "Application", samples: "Samples", target: str, bus: "Bus | None" = None,
-            stream_shifts: Sequence[int] = (0,), waves: Path | None = None) -> "Run":
-    """`gen.run.runner.run_model` with progress on stderr; ``bus``, ``waves``: of the target ``rtl``."""
+            stream_shifts: Sequence[int] = (0,), waves: Path | None = None, counting: bool = False) -> "Run":
+    """`gen.run.runner.run_model` with progress on stderr; ``bus``, ``waves``: of the target ``rtl``; ``counting``: of a
+    device.
+    """
     from gen.run.runner import run_model
     from gen.run.targets import open_device
     from sim.rtl.machine import RtlMachine
@@ -106,7 +111,8 @@ def execute(application: "Application", samples: "Samples", target: str, bus: "B
                                                          top_only=True))
         if target == BOARD:
             with status("opening the device"):
-                device = stack.enter_context(open_device(url, application.workloads[0].program.config, _system(url)))
+                device = stack.enter_context(open_device(url, application.workloads[0].program.config, _system(url),
+                                                         counting=counting))
         update = stack.enter_context(counter(target, len(samples)))
         return run_model(application, samples, target, machine=machine, device=device,  # type: ignore[arg-type]
                          progress=update, stream_shifts=stream_shifts)
@@ -144,6 +150,12 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.output:
         refuse_to_replace(arguments.output, arguments.model, arguments.input, arguments.calibrate, arguments.config)
         require_writable(arguments.output)
+    if arguments.counters:
+        if arguments.target.partition(":")[0] != BOARD:
+            raise UsageError("--counters goes with --target board: they are a device's", code="option-conflict")
+        refuse_to_replace(arguments.counters, arguments.model, arguments.input, arguments.calibrate, arguments.config,
+                          option="--counters")
+        require_writable(arguments.counters)
     judge = chosen_judge(arguments)
     application = open_given(arguments, arguments.model, samples=arguments.input)
     if arguments.output:
@@ -160,7 +172,9 @@ def run(arguments: argparse.Namespace) -> int:
     if any(arguments.stream_shift) and not any(workload.program.streams for workload in application.workloads):
         raise UsageError("--stream-shift: no layer is computed by streams; compile the model with --stochastic")
     result = execute(application, samples, arguments.target, _bus(arguments, application), arguments.stream_shift,
-                     arguments.waves)
+                     arguments.waves, counting=bool(arguments.counters))
+    if arguments.counters:
+        _write_counters(arguments, application, result)
     if arguments.waves:
         _write_save_files(arguments.waves, application)
     if arguments.output:
@@ -175,6 +189,16 @@ def run(arguments: argparse.Namespace) -> int:
                        f"first in tensor {tensors[0]}", soft_wrap=True)
         return FAILED
     return 0
+
+
+def _write_counters(arguments: argparse.Namespace, application: "Application", result: "Run") -> None:
+    from gen.report.make import model_digest
+    from gen.run.counted import counted, write_counted
+
+    config = application.workloads[0].program.config
+    write_counted(arguments.counters, counted(result, arguments.target, config.digest, model_digest(arguments.model)))
+    messages.print(f"{arguments.counters}: counters of {len(result.inferences):,} inferences; `{speaker('report')} "
+                   f"{arguments.model} --run {arguments.counters}` draws them", soft_wrap=True)
 
 
 def _require_waves(arguments: argparse.Namespace) -> None:

@@ -13,7 +13,7 @@ from gen.hw.area import area_of
 from gen.onnx.machine import Machine
 
 from .errors import ExploreError
-from .evaluation import Evaluation
+from .evaluation import Evaluation, Job, Result
 from .ledger import Ledger
 from .machines import MachineProblem
 from .meter import MachineMeter
@@ -83,17 +83,37 @@ def choose(problem: MachineProblem, point: Point, measure: Measure, purposes: Se
 
 def choose_for(model: ModelFile, board: Board, given: Mapping[str, Value], purposes: Sequence[str] = PURPOSES, *,
                processes: int = 1) -> Choice:
-    """As `choose`, of one model; ``given``: MACs and fields that are fixed. What was measured before is known.
+    """As `choose`, of one model; ``given``: MACs and fields that are fixed. What was measured before is known, and what
+    was chosen.
 
     Raises GraphError, ExploreError.
     """
     meter = MachineMeter([model])
+    ledger = Ledger(meter.identity, Ledger.default_folder())
+    asked = {"choice": model.digest, "board": repr(board), "given": dict(given), "for": list(purposes)}
+    key = ledger.key(Job(asked, ""))
+    if key in ledger:
+        return _read(ledger[key])
     meter.model(model.digest).graphs(Machine.complete())
     problem = MachineProblem(Space({"for": list(PURPOSES)}), board, meter, ("ms", "area"))
-    ledger = Ledger(meter.identity, Ledger.default_folder())
     with local_workers(meter, min(len(purposes), processes)) as workers:
-        return choose(problem, {**given, "memory": board.name, "clock": board.clock_mhz},
-                      lambda points: evaluated(problem, points, workers, ledger), purposes)
+        choice = choose(problem, {**given, "memory": board.name, "clock": board.clock_mhz},
+                        lambda points: evaluated(problem, points, workers, ledger), purposes)
+    ledger.keep({key: {"choice": [_written(one) for one in (choice.chosen, *choice.others)]}})
+    return choice
+
+
+def _written(one: Candidate) -> Result:
+    return {"for": one.purpose, "features": list(one.features), "lost": dict(one.lost),
+            "point": dict(one.evaluation.point), "figures": dict(one.evaluation.figures)}
+
+
+def _read(result: Result) -> Choice:
+    """The `_written` ones."""
+    chosen, *others = (
+        Candidate(one["for"], tuple(one["features"]), Evaluation(one["point"], one["figures"]), one["lost"])
+        for one in result["choice"])
+    return Choice(chosen, tuple(others))
 
 
 def _side_by_side(searches: Sequence[_Search], measure: Measure) -> list[Candidate | str]:

@@ -30,8 +30,10 @@ class ModelFile:
         return hashlib.sha256(self.content).hexdigest()
 
 
-def read_model_file(path: Path, calibration: Calibration | None, shapes: Shapes) -> tuple[ModelFile, tuple[str, ...]]:
-    """A model, quantised if it is float, and remarks for people.
+def read_model_file(path: Path, calibration: Calibration | None, shapes: Shapes, *, partly: bool = False
+                    ) -> tuple[ModelFile, tuple[str, ...]]:
+    """A model, quantised if it is float, and remarks for people; ``partly``: one that is quantised in part, and has
+    a ``calibration``, is taken as it is.
 
     Raises ExploreError for what is no model, FloatModelError, GraphError, OSError.
     """
@@ -40,7 +42,7 @@ def read_model_file(path: Path, calibration: Calibration | None, shapes: Shapes)
     if calibration is None:
         return ModelFile(str(path), read(path, shapes).proto.SerializeToString(deterministic=True)), ()
     source = calibrated(path, calibration, shapes)
-    if isinstance(source, SampledRanges):
+    if isinstance(source, SampledRanges) and not partly:
         raise FloatModelError(f"{path}: the model is quantised already; leave out --calibrate")
     return ModelFile(str(path), source.content), source.remarks
 

@@ -41,6 +41,10 @@ def require_fitting(report: Report) -> None:
         _require(one.layer < len(report.layers), f"noise of layer {one.layer}, which is not there")
     for memory in report.memory_maps:
         _require_memory(memory, sum(layer.segment == memory.segment for layer in report.layers))
+    if report.on_device is not None:
+        states = [(engine, state) for engine, states in ENGINE_STATES.items() for state in states[1:]]
+        _require([(one.engine, one.state) for one in report.on_device.counters] == states,
+                 "the device's counters are not those of a machine")
     _require_timeline(report.timeline, len(report.layers), total.cycles)
 
 

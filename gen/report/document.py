@@ -8,8 +8,10 @@ from msgspec import Meta
 from gen.report.numbers import Count, Cycle, Decibels, Digest, Megahertz, Positive, Rate, Share
 from gen.report.timeline import Timeline
 
-__all__ = ["FORMAT", "Area", "Edge", "Layer", "Machine", "MemoryMap", "Noise", "Node", "Repeat", "Report", "Roofline",
-           "Span", "Way"]
+__all__ = [
+    "FORMAT", "Area", "Counter", "Edge", "Layer", "Machine", "MemoryMap", "Node", "Noise", "OnDevice", "Repeat",
+    "Report", "Roofline", "Span", "Way",
+]
 
 #: Of documents; a page draws its own.
 FORMAT = 1
@@ -146,6 +148,29 @@ class Noise:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Counter:
+    """Cycles that an engine spent in a state during an inference: as simulated, and as a device counted them."""
+
+    engine: str
+    state: str
+    simulated: Count
+    counted: Annotated[float, Meta(ge=0, lt=1 << 53)]
+
+
+@dataclass(frozen=True, kw_only=True)
+class OnDevice:
+    """Inferences that a device made. ``device``: as --target named it; ``cycles``: of an inference on average,
+    ``fewest`` and ``most``: of the ``samples``."""
+
+    device: str
+    samples: Positive
+    cycles: Annotated[float, Meta(ge=1, lt=1 << 53)]
+    fewest: Positive
+    most: Positive
+    counters: list[Counter]
+
+
+@dataclass(frozen=True, kw_only=True)
 class Repeat:
     """What is needed to make the report again. ``commit``: "" where the sources are in no Git checkout."""
 
@@ -160,7 +185,7 @@ class Repeat:
 class Report:
     """Of one inference of a model on a machine. ``measured``: cycles (time model) or rtl. ``memory``: a board's, or ""
     for an ideal one. ``findings``: in words, the most important first. ``noise_words``: what the noise is of, or why
-    there is none. ``host``: node -> why it is on the processor."""
+    there is none. ``host``: node -> why it is on the processor. ``on_device``: of a run there, if one is given."""
 
     format: int
     name: str
@@ -179,3 +204,4 @@ class Report:
     noise_words: str
     host: dict[str, str]
     repeat: Repeat
+    on_device: OnDevice | None = None

@@ -26,15 +26,17 @@ from gen.report.document import (
     Way,
 )
 from gen.report.drawing import graph_of
+from gen.report.on_device import difference, on_device
 from gen.report.sheet import commit, version
 from gen.report.timeline import timeline_of
 from gen.report.ways import reason_of, ways_of
 from gen.run.application import Application
+from gen.run.counted import Counted
 from gen.run.report import Measured, profile_of
 from gen.run.workload import Workload
 from npudriver.files import read_file
 
-__all__ = ["Subject", "report_of"]
+__all__ = ["Subject", "model_digest", "report_of"]
 
 _CAUSES = {"idle_pixels": "idle pixel lanes", "idle_lanes": "idle channel lanes", "wait_weights": "weights",
            "wait_load": "activations to be loaded", "wait_store": "results to be stored",
@@ -64,7 +66,8 @@ _WORTH = 0.1
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Subject:
     """What a report is of. ``measured``: of the segments of the accelerator; ``host_seconds``: of the processor's;
-    ``target``: what measured them; ``memory``: None for an ideal one; ``faster``: units that would help."""
+    ``target``: what measured them; ``memory``: None for an ideal one; ``faster``: units that would help;
+    ``counted``: of a run on a device."""
 
     application: Application
     path: Path
@@ -78,6 +81,7 @@ class Subject:
     noise: Sequence[Noise] = ()
     noise_words: str = ""
     faster: Sequence[Faster] = ()
+    counted: Counted | None = None
     host: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -89,9 +93,13 @@ def report_of(subject: Subject) -> Report:
     records, seconds = iter(subject.measured), iter(subject.host_seconds)
     parts = [next(records) if isinstance(segment, Workload) else next(seconds)
              for segment in subject.application.segments]
+    device = None if subject.counted is None else on_device(subject.counted, subject.measured)
+    findings = _findings(subject, profile["total"], layers)
+    if device is not None:
+        findings.append(difference(device, profile["total"]["cycles"], _simulation(subject)))
     return Report(
         format=FORMAT, name=subject.application.name, measured=subject.target,
-        memory=subject.memory.name if subject.memory else "", findings=_findings(subject, profile["total"], layers),
+        memory=subject.memory.name if subject.memory else "", findings=findings, on_device=device,
         machine=_machine(subject), total=profile["total"], layers=layers, nodes=nodes, edges=edges,
         timeline=timeline_of(parts, subject.clock.mhz), roofline=_roofline(subject),
         memory_maps=[_memory_map(number, segment) for number, segment in enumerate(subject.application.segments)
@@ -135,6 +143,11 @@ def _findings(subject: Subject, total: Mapping[str, Any], layers: Sequence[Layer
             found.append(f"{100 * spent / cycles:.0f} % of all cycles go to {_CAUSES[cause]}: {_HELPS[cause]}.")
     found += [f"By trial on the time model, {one}." for one in subject.faster[:_UNITS]]
     return found
+
+
+def _simulation(subject: Subject) -> str:
+    target = "the simulated Verilog" if subject.target == "rtl" else "the time model"
+    return f"{target} on {f'the memory of {subject.memory.name}' if subject.memory else 'an ideal memory'}"
 
 
 def _lost(layer: Layer) -> str:
@@ -210,4 +223,9 @@ def _memory_map(number: int, segment: Workload) -> MemoryMap:
 
 def _repeat(subject: Subject) -> Repeat:
     return Repeat(command=subject.command, version=version(), commit=commit(), python=platform.python_version(),
-                  model_sha256=hashlib.sha256(read_file(subject.path)).hexdigest())
+                  model_sha256=model_digest(subject.path))
+
+
+def model_digest(path: Path) -> str:
+    """SHA-256 of a model's or a program's file."""
+    return hashlib.sha256(read_file(path)).hexdigest()

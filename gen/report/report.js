@@ -322,6 +322,41 @@ function timeline(report, root, choose) {
   choose.listeners.push(at => { choose.now = at; });
 }
 
+function device(report, root) {     // a run there, beside the simulation
+  const run = report.on_device;
+  if (!run) return;
+  const simulation = report.measured === "rtl" ? "Verilog" : "time model";
+  const range = run.fewest === run.most ? "" : `, from ${count(run.fewest)} to ${count(run.most)}`;
+  section(root, "Beside a device", `Cycles of an inference: ${count(run.cycles)} on ${run.device} (`
+    + `${count(run.samples)} samples${range}), ${count(report.total.cycles)} by the ${simulation}. What each engine did in `
+    + "them; the rest of a bar is time in which it had nothing to do.");
+  const engines = [...new Set(run.counters.map(one => one.engine))];
+  const used = [...new Set(run.counters.filter(one => one.simulated || one.counted).map(one => one.state))];
+  root.append(key(used));
+  const rows_ = engines.flatMap(engine => [[engine, "simulated", simulation], [engine, "counted", "device"]]);
+  const value = (row, state) => {
+    const found = run.counters.find(one => one.engine === row[0] && one.state === state);
+    return found ? found[row[1]] : 0;
+  };
+  chart(root, 62 + 24 * rows_.length, "Cycles of each engine's states, simulated and on the device; the table has the "
+    + "figures", (width, ink) => ({
+    tooltip: {...tip(ink), formatter: event => `${rows_[event.dataIndex][0]}, ${rows_[event.dataIndex][2]}<br>`
+      + `${CAUSES[used[event.seriesIndex]][0]}: ${count(event.value)} cycles`},
+    grid: {left: Math.min(160, 0.36 * width), right: 24, top: 8, bottom: 44},
+    xAxis: axis(ink, {type: "value", name: "cycles", nameLocation: "middle", nameGap: 26,
+      max: Math.ceil(Math.max(run.cycles, report.total.cycles)), splitNumber: width < 600 ? 2 : 5,
+      axisLabel: {color: ink.text, hideOverlap: true, formatter: count}}),
+    yAxis: axis(ink, {type: "category", inverse: true, data: rows_.map(row => `${row[0]}, ${row[2]}`),
+      axisLabel: {color: ink.text, interval: 0}}),
+    series: used.map(state => ({type: "bar", stack: "all", barWidth: 15, itemStyle: {color: CAUSES[state][1]},
+      data: rows_.map(row => value(row, state))})),
+  }));
+  sortable(root, "Counters, simulated and on the device", [["engine", row => row.engine],
+    ["state", row => CAUSES[row.state][0]], [simulation, row => row.simulated, count],
+    ["device", row => row.counted, count], ["difference", row => row.counted - row.simulated, count]],
+    run.counters.filter(one => one.simulated || one.counted));
+}
+
 function roofline(report, root, choose) {
   const roof = report.roofline, slow = Math.min(roof.bytes_of_memory, roof.bytes_of_port);
   const points = report.layers.map((layer, at) => [layer.useful_macs / Math.max(1, layer.dram_bytes),
@@ -440,6 +475,7 @@ function drawReport(report, root) {
   headline(report, root);
   graph(report, root, choose);
   bars(report, root, choose);
+  device(report, root);
   table(report, root, choose);
   const line = make("section");
   root.append(line);

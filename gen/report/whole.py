@@ -8,9 +8,10 @@ from boards.board import Board
 from boards.clock import Clock
 from gen.explore.faster import Faster, faster
 from gen.report.document import Report
-from gen.report.make import Subject, report_of
+from gen.report.make import Subject, model_digest, report_of
 from gen.report.noise import noise_of
 from gen.run.application import Application
+from gen.run.counted import read_counted
 from gen.run.host_time import host_seconds
 from gen.run.measure import measured
 from gen.run.report import Measured
@@ -21,7 +22,7 @@ __all__ = ["whole_report"]
 def whole_report(application: Application, path: Path, *, board: Board, clock: Clock,
                  target: Literal["cycles", "rtl"] = "cycles", memory: Board | None = None, command: str = "",
                  samples: Path | None = None, found: Sequence[Measured] | None = None,
-                 helpful: Sequence[Faster] | None = None,
+                 helpful: Sequence[Faster] | None = None, counters: Path | None = None,
                  progress: Callable[[str], None] = lambda text: None) -> Report:
     """The document of a page.
 
@@ -35,11 +36,17 @@ def whole_report(application: Application, path: Path, *, board: Board, clock: C
         command: how to make the report again.
         found: what that has measured already; it is measured here without.
         samples: for the noise of each layer; random ones without.
+        counters: of a run on a device, as `gen.run.counted` wrote them, to be drawn beside what is measured here.
         helpful: units that would make it faster, if they are known already.
         progress: hears what is done.
 
-    Raises CompileError, MachineError, ToolError; InputError and OSError for ``samples``.
+    Raises CompileError, MachineError, ToolError; InputError and OSError for ``samples``, CountedError and OSError for
+    ``counters``.
     """
+    run = None
+    if counters is not None:
+        config = application.workloads[0].program.config
+        run = read_counted(counters, config.digest, model_digest(path))
     if found is None:
         progress("measuring")
         found = measured(application, target, clock.mhz, memory, progress)
@@ -55,4 +62,5 @@ def whole_report(application: Application, path: Path, *, board: Board, clock: C
     return report_of(Subject(
         application=application, path=path, measured=found, host_seconds=seconds, target=target, board=board,
         clock=clock, memory=memory, command=command, noise=noise, noise_words=words, faster=helpful,
+        counted=run,
         host={} if application.partition is None else dict(application.partition.host)))

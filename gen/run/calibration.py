@@ -7,6 +7,7 @@ same ones each time, chosen by chance, as a file may have its classes in turn.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
@@ -57,6 +58,8 @@ class Calibration:
     progress: Progress = lambda done, total, what: None
     hold_out: bool = True
     judge: Judge | None = None
+    #: What `calibrated` has made by it.
+    made: dict[Any, "Calibrated | SampledRanges"] = field(default_factory=dict, init=False, compare=False, repr=False)
 
     def read(self, specs: Mapping[str, InputSpec]) -> Samples:
         """The samples. Raises as `read_samples`."""
@@ -120,8 +123,15 @@ def quantize_file(path: Path, calibration: Calibration, shapes: Shapes | None = 
 
 def calibrated(path: Path, calibration: Calibration, shapes: Shapes | None = None) -> Calibrated | SampledRanges:
     """As `quantize_file`, with a remark on what it has cost; of a model that is quantised in part the ranges of what is
-    not.
+    not. What is asked for again is not made again.
     """
+    key = path, tuple(sorted((shapes or {}).items()))
+    if key not in calibration.made:
+        calibration.made[key] = _calibrated(path, calibration, shapes)
+    return calibration.made[key]
+
+
+def _calibrated(path: Path, calibration: Calibration, shapes: Shapes | None) -> Calibrated | SampledRanges:
     proto, inputs = _parts(_read(path, calibration, shapes))
     if quantised_node(proto) is None:
         return _judged(path, _quantized(path, proto, inputs, calibration), calibration)

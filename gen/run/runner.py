@@ -1,7 +1,7 @@
 """Run samples on one of the targets and compare every tensor with the reference."""
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from typing import Literal
@@ -35,6 +35,7 @@ class Inference:
 
     ``seconds``: of the target; ``host_seconds``: of the processor's segments. ``cycles``: of the accelerator's, where
     the target has any. ``rtl``: reports of the simulated Verilog, one for each segment on the accelerator.
+    ``counters``: of a device that was opened to count, of all of them together.
     """
 
     outputs: dict[str, np.ndarray]
@@ -43,6 +44,7 @@ class Inference:
     mismatches: dict[str, int] = field(default_factory=dict)
     cycles: int | None = None
     rtl: tuple[RtlResult, ...] = ()
+    counters: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def predictions(self) -> dict[str, int]:
@@ -152,7 +154,8 @@ def _run_segment(workload: Workload, inputs: dict[str, np.ndarray], execute: Exe
     outputs = {name: reference.host_output(graph, name, found[tensor][None])
                for name, (tensor, _) in graph.outputs.items()}
     return Inference(outputs, done.seconds, mismatches={name: count for name, count in wrong.items() if count},
-                     cycles=done.cycles, rtl=() if done.rtl is None else (done.rtl,))
+                     cycles=done.cycles, rtl=() if done.rtl is None else (done.rtl,),
+                     counters=done.counters)
 
 
 def _infer(model: Workload | Application, inputs: dict[str, np.ndarray], execute: Executor | None,
@@ -176,7 +179,8 @@ def _infer(model: Workload | Application, inputs: dict[str, np.ndarray], execute
         outputs.update((name, value[0]) for name, value in one.outputs.items())
         done = replace(done, seconds=done.seconds + one.seconds, mismatches={**done.mismatches, **one.mismatches},
                        cycles=None if one.cycles is None else (done.cycles or 0) + one.cycles,
-                       rtl=(*done.rtl, *one.rtl))
+                       rtl=(*done.rtl, *one.rtl), 
+                       counters={name: done.counters.get(name, 0) + value for name, value in one.counters.items()})
     return replace(done, outputs={name: outputs[name] for name in model.outputs})
 
 

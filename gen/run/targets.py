@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 import numpy as np
@@ -28,12 +28,14 @@ _TIMEOUT = 3600.0
 @dataclass(frozen=True, eq=False)
 class Executed:
     """``image``: the data region afterwards, uint8. ``cycles``: where the target has any; ``seconds``: of the target.
+    ``counters``: of a device that was opened to count.
     """
 
     image: np.ndarray
     seconds: float
     cycles: int | None = None
     rtl: RtlResult | None = None
+    counters: Mapping[str, int] = field(default_factory=dict)
 
 
 class Executor(Protocol):
@@ -75,15 +77,16 @@ def rtl_target(machine: RtlMachine) -> Executor:
     return execute
 
 
-def open_device(url: str, config: NpuConfig, backend: Backend | None = None) -> Device:
+def open_device(url: str, config: NpuConfig, backend: Backend | None = None, *, counting: bool = False) -> Device:
     """A device of ``config``: of a URL as `npudriver.open_backend` takes them, "" for the usual one of a board, or
-    ``functional`` or ``rtl`` for one that is simulated; or by a ``backend`` that is open already.
+    ``functional`` or ``rtl`` for one that is simulated; or by a ``backend`` that is open already. ``counting``: all
+    counters are read after every inference.
 
     Raises DriverError, ToolError when the simulation cannot be built.
     """
     make = _SIMULATED.get(url)
     backend = backend or (make(config) if make else open_backend(url or _DEFAULT))
-    return Device(backend, driver_machine(config), timeout=_TIMEOUT)
+    return Device(backend, driver_machine(config), timeout=_TIMEOUT, profile=counting)
 
 
 class BoardTarget:
@@ -105,4 +108,4 @@ class BoardTarget:
         inference = self._loaded[workload].submit_packed(program.packed_inputs(tensors))
         inference.wait()
         seconds = time.perf_counter() - began
-        return Executed(inference.region(), seconds, inference.cycles)
+        return Executed(inference.region(), seconds, inference.cycles, counters=inference.counters)

@@ -157,7 +157,7 @@ class Fuzzer:
         change = mutate.mutate_npz if sample.name.endswith(".npz") else mutate.mutate_bytes
         Path("m.onnx").write_bytes(base.model)
         Path(sample.name).write_bytes(change(rng, sample.content))
-        return ["run", "m.onnx", "--input", sample.name, "-o", "out.npz"], {"out.npz"}
+        return ["run", "m.onnx", "--features", "none", "--input", sample.name, "-o", "out.npz"], {"out.npz"}
 
     def package(self, rng: np.random.Generator) -> tuple[list[str], set[str]]:
         """On the driver's own commands; the package lies outside of where they may write."""
@@ -249,7 +249,7 @@ class Fuzzer:
                 model.write_bytes(base.model)
                 sample.write_bytes(base.samples[0].content)
                 with _streams(io.StringIO(), io.StringIO()):
-                    assert main(["run", str(model), "--input", str(sample), "-o", str(out)]) == 0
+                    assert main(["run", str(model), "--features", "none", "--input", str(sample), "-o", str(out)]) == 0
                 self._outputs[base.model] = names.arrays_of(out.read_bytes())
         found = names.arrays_of(Path("out.npz").read_bytes())
         if len(found) != len(self._outputs[base.model]) or not all(

@@ -35,7 +35,7 @@ def model(rng: np.random.Generator, tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 def test_wrong_layers_are_named(model: str, capsys: pytest.CaptureFixture) -> None:
     """The worst three by name; the program is written all the same."""
-    assert main(["compile", model, "-o", "y.npu", "--json"]) == 0
+    assert main(["compile", model, "--features", "none", "-o", "y.npu", "--json"]) == 0
     captured = capsys.readouterr()
     check = json.loads(captured.out)["check"]
     assert check["largest"] == 5 and [layer["largest"] for layer in check["layers"]] == [5, 4, 3, 2]
@@ -48,7 +48,7 @@ def test_wrong_layers_are_named(model: str, capsys: pytest.CaptureFixture) -> No
 
 
 def test_no_check(model: str, capsys: pytest.CaptureFixture) -> None:
-    assert main(["compile", model, "-o", "y.npu", "--json", "--no-check"]) == 0
+    assert main(["compile", model, "--features", "none", "-o", "y.npu", "--json", "--no-check"]) == 0
     captured = capsys.readouterr()
     assert json.loads(captured.out)["check"] is None and "warning" not in captured.err
 
@@ -56,6 +56,6 @@ def test_no_check(model: str, capsys: pytest.CaptureFixture) -> None:
 def test_a_right_model(rng: np.random.Generator, tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
     b = Builder(rng)
     b.output(b.requantize(b.node("Conv", b.dequantize(b.input(1, 3, 6, 6)), b.weights(8, 3, 3, 3)), 0.1), np.float32)
-    assert main(["compile", str(b.save(tmp_path)), "-o", str(tmp_path / "y.npu"), "--json"]) == 0
+    assert main(["compile", str(b.save(tmp_path)), "--features", "none", "-o", str(tmp_path / "y.npu"), "--json"]) == 0
     captured = capsys.readouterr()
     assert json.loads(captured.out)["check"]["layers"] == [] and "warning" not in captured.err

@@ -175,7 +175,8 @@ def test_shape_option(opened: Path, tmp_path: Path, capsys: pytest.CaptureFixtur
     capsys.readouterr()
     for arguments, status, word in (
             (["compile", str(opened), "-o", str(program)], 1, "--shape x=1,3,height,width"),
-            (["compile", str(opened), "-o", str(program), *shape, "--shape", "z=1,3"], 2, "--shape z: the inputs of"),
+            (["compile", str(opened), "-o", str(program), *shape, *machine, "--shape", "z=1,3"], 2,
+             "--shape z: the inputs of"),
             (["compile", str(opened), "-o", str(program), "--shape", "x=1,3,0,6"], 2, "such as x=1,3,224,224"),
             (["run", str(program), "--input", str(array), *shape], 2, "compile the model with --shape")):
         assert main(arguments) == status

@@ -241,7 +241,7 @@ def test_densities_of_the_machine(asked: float, used: float):
 def test_what_a_density_is_rounded_to_is_said(digits: Path, tmp_path: Path, capsys: pytest.CaptureFixture):
     model, samples = str(digits / "digits_int8.onnx"), str(digits / "digits_test.npz")
     said = "--density 0.3: 0.25 is the nearest that this machine has, in steps of 0.25\n"
-    for argv in (["compile", model, "--no-check", "-o", str(tmp_path / "a.npu")],
+    for argv in (["compile", model, "--features", "none", "--no-check", "-o", str(tmp_path / "a.npu")],
                  ["prune", model, "-o", str(tmp_path / "a.onnx")]):
         assert main([*argv, "--density", "0.3", "--json"]) == 0
         captured = capsys.readouterr()
@@ -249,7 +249,7 @@ def test_what_a_density_is_rounded_to_is_said(digits: Path, tmp_path: Path, caps
         assert json.loads(captured.out)["density"] == {"asked": 0.3, "used": 0.25}
         assert main([*argv, "--density", "0.25", "--json"]) == 0
         assert capsys.readouterr().err == ""
-    run = ["run", model, "--input", samples, "--limit", "1", "--target", "reference"]
+    run = ["run", model, "--features", "none", "--input", samples, "--limit", "1", "--target", "reference"]
     assert main([*run, "--density", "0.3"]) == 0
     assert said in capsys.readouterr().err
 

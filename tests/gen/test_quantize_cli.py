@@ -45,7 +45,7 @@ def test_quantize(model: str, few: str, capsys: pytest.CaptureFixture):
         images, labels = arrays["image"], arrays["label"]
     theirs = ort.InferenceSession("q.onnx", providers=["CPUExecutionProvider"]).run(None, {"image": images})[0]
     assert (theirs.argmax(axis=1) == labels).mean() == report["accuracy_quantized"]
-    assert main(["run", "q.onnx", "--input", few, "-o", "y.npz", "--json"]) == 0
+    assert main(["run", "q.onnx", "--features", "none", "--input", few, "-o", "y.npz", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["accuracy"] == report["accuracy_quantized"]
     with np.load("y.npz") as ours:
         assert (ours["logits"].argmax(axis=1) == theirs.argmax(axis=1)).all()
@@ -127,10 +127,11 @@ def test_weights_in_another_file(few: str):
      "percentile must be above 50"),
     (("compile", "MODEL", "-o", "p.npu"), 1, "give --calibrate with samples, or have `quantize` write"),
     (("compile", "MODEL", "--equalize", "-o", "p.npu"), 2, "--equalize is for float models, and goes with --calibrate"),
-    (("compile", "INT8", "--calibrate", "FEW", "-o", "p.npu"), 1, "is quantised already; leave out --calibrate"),
+    (("compile", "INT8", "--features", "none", "--calibrate", "FEW", "-o", "p.npu"), 1,
+     "is quantised already; leave out --calibrate"),
     (("compile", "INT8", "--features", "winograd", "--winograd", "narrow", "--calibrate", "FEW", "-o", "p.npu"), 1,
      "samples for narrow Winograd layers are --winograd-calibrate"),
-    (("run", "INT8", "--calibrate", "FEW", "--input", "FEW"), 1, "is quantised already"),
+    (("run", "INT8", "--features", "none", "--calibrate", "FEW", "--input", "FEW"), 1, "is quantised already"),
     (("profile", "MODEL", "--method", "mse"), 2, "--method is for float models, and goes with --calibrate"),
 ])
 def test_refusals(argv: tuple[str, ...], status: int, message: str, model: str, few: str, digits: Path,

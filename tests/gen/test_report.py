@@ -10,14 +10,20 @@ import msgspec
 import numpy as np
 import pytest
 
-from cores.arch.registers import ENGINE_STATES
+from cores.arch.registers import COUNTERS, ENGINE_STATES
 from gen.cli import main
+from gen.program.file import load_program
 from gen.report.check import require_fitting
 from gen.report.columns import pack, unpack
 from gen.report.document import Report
+from gen.report.make import model_digest
 from gen.report.page import page_of
 from gen.report.read import read_reports
 from gen.report.trace import trace_of
+from gen.run.counted import counted as counted_of
+from gen.run.counted import write_counted
+from gen.run.runner import Inference, Run
+from sim import cycles
 from tests import ROOT
 from tests.gen.browser import require_usable
 from tests.gen.cli.calls import error_line
@@ -251,6 +257,66 @@ def test_damaged_reports(model: str, capsys: pytest.CaptureFixture):
 def test_in_a_browser(size: tuple[int, int], theme: str, model: str, partly: str, tmp_path: Path):
     assert main(["report", model, partly, "--macs", "16", "-o", "page.html"]) == 0
     require_usable(tmp_path / "page.html", tmp_path, size=size, theme=theme, canvases=8)
+
+
+@pytest.fixture
+def counted(model: str) -> str:
+    """A program, and in c.json what a device would count of two inferences that take as long as the time model says."""
+    assert main(["compile", model, "--macs", "16", "--no-check", "-o", "p.npu"]) == 0
+    program = load_program("p.npu")
+    timing = cycles.estimate(program.config, program.code)
+    counters = dict.fromkeys(COUNTERS, 0) | {"cycles": timing.cycles} | {
+        f"{engine}_{state}": int(timing.counts[number, code].sum())
+        for number, (engine, states) in enumerate(ENGINE_STATES.items()) for code, state in enumerate(states) if code}
+    run = Run("board", [Inference({}, 1.0, counters=counters)] * 2, None, 0)
+    write_counted(Path("c.json"), counted_of(run, "board", program.config.digest, model_digest(Path("p.npu"))))
+    return "p.npu"
+
+
+@pytest.mark.full
+def test_the_verilog_counts_as_the_time_model(counted: str, digits: Path):
+    assert main(["run", counted, "--input", str(digits / "digits_test.npz"), "--limit", "1", "--target", "board:rtl",
+                 "--counters", "rtl.json"]) == 0
+    expected, found = (json.loads(Path(name).read_text())["counters"] for name in ("c.json", "rtl.json"))
+    assert {name: found[name] for name in expected if expected[name]} == {
+        name: value for name, value in expected.items() if value}
+
+
+def test_a_device_beside_the_simulation(counted: str, digits: Path, capsys: pytest.CaptureFixture):
+    """As the time model where the device counts so; where it does not, the largest difference is said."""
+    capsys.readouterr()
+    assert "has not counted what its engines do" in error_line(
+        capsys, 1, "run", counted, "--input", str(digits / "digits_test.npz"), "--limit", "1", "--target",
+        "board:functional", "--counters", "d.json", "--json")
+    found = report(capsys, counted, "--run", "c.json")
+    device = found.on_device
+    assert device and device.cycles == device.fewest == device.most == found.total["cycles"] and device.samples == 2
+    assert [one.simulated for one in device.counters] == [one.counted for one in device.counters]
+    assert sum(one.counted for one in device.counters if one.engine == "compute") > 0.9 * device.cycles
+    assert found.findings[-1].endswith("and all counters as in the time model on an ideal memory.")
+    assert report(capsys, counted).on_device is None
+    counts = json.loads(Path("c.json").read_text())
+    counts["cycles"] = [one + 1000 for one in counts["cycles"]]
+    counts["counters"]["load_wait_bus"] += 900
+    Path("more.json").write_text(json.dumps(counts))
+    found = report(capsys, counted, "--run", "more.json")
+    assert found.on_device and found.on_device.cycles == found.total["cycles"] + 1000
+    words = "the time model on an ideal memory; the largest difference is the load engine waiting for the bus, "
+    assert words in found.findings[-1]
+    for wrong, message in (({"model_sha256": "0"}, "[other-run]"), ({"machine": 1}, "[other-run]"),
+                           ({"format": 9}, "[damaged-counters]"), ({"cycles": []}, "[damaged-counters]"),
+                           ({"counters": {}}, "[damaged-counters]")):
+        Path("wrong.json").write_text(json.dumps({**counts, **wrong}))
+        assert message in error_line(capsys, 1, "report", counted, "--run", "wrong.json"), wrong
+    assert "--counters goes with --target board" in error_line(
+        capsys, 2, "run", counted, "--input", "x.npz", "--counters", "d.json")
+    assert "--run is of one model" in error_line(capsys, 2, "report", counted, counted, "--run", "c.json")
+
+
+@pytest.mark.full
+def test_a_device_in_a_browser(counted: str, tmp_path: Path):
+    assert main(["report", counted, "--run", "c.json", "--memory", "ecp5", "-o", "page.html"]) == 0
+    require_usable(tmp_path / "page.html", tmp_path, canvases=7)
 
 
 @pytest.mark.full

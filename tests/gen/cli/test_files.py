@@ -50,7 +50,7 @@ def test_names_are_only_names(model: str, samples: str, capsys: pytest.CaptureFi
     for node in data.graph.node:
         node.name = f"[/red]$x_{{{node.name}"
     onnx.save(data, "[red] ö$^.onnx")
-    assert main(["compile", "[red] ö$^.onnx", "-o", "[red] y.npu"]) == 0
+    assert main(["compile", "[red] ö$^.onnx", "--features", "none", "-o", "[red] y.npu"]) == 0
     assert "\n[red] y.npu: 8 layers" in capsys.readouterr().err
     for argv in (["profile", "[red] y.npu", "-o", "[p]"], ["run", "[red] y.npu", "--input", samples, "--limit", "1"],
                  ["compare", "[red] ö$^.onnx", "--input", samples, "--limit", "1"]):
@@ -77,7 +77,7 @@ def with_output(model: str, output: str) -> str:
 
 @pytest.mark.parametrize("name", ["file", "a/b:0"])     # an argument of np.savez; as TensorFlow names them
 def test_outputs_of_any_name(name: str, model: str, samples: str):
-    argv = ["run", with_output(model, name), "--input", samples, "--limit", "2"]
+    argv = ["run", with_output(model, name), "--features", "none", "--input", samples, "--limit", "2"]
     assert main([*argv, "-o", "y.npz"]) == 0
     with np.load("y.npz") as outputs:
         assert outputs.files == [name] and outputs[name].shape == (2, 10)
@@ -85,7 +85,7 @@ def test_outputs_of_any_name(name: str, model: str, samples: str):
 
 @pytest.mark.parametrize("name", ["../x", "/tmp/x", "a/../../x", "..\\x"])
 def test_outputs_that_are_paths_are_not_written(name: str, model: str, samples: str, capsys: pytest.CaptureFixture):
-    argv = ["run", with_output(model, name), "--input", samples, "--limit", "2"]
+    argv = ["run", with_output(model, name), "--features", "none", "--input", samples, "--limit", "2"]
     line = error_line(capsys, 1, *argv, "-o", "y.npz")
     assert f"output {name} has the name of a path" in line and not Path("y.npz").exists()
     assert main(argv) == 0
@@ -94,7 +94,7 @@ def test_outputs_that_are_paths_are_not_written(name: str, model: str, samples: 
 @pytest.mark.parametrize("name", ["a\0b", "\0", "x" * 65532, "é" * 32766])
 def test_outputs_that_no_archive_can_have(name: str, model: str, samples: str, capsys: pytest.CaptureFixture):
     """A zero ends the name of a member of a zip file, which has at most 65,535 bytes."""
-    argv = ["run", with_output(model, name), "--input", samples, "--limit", "2"]
+    argv = ["run", with_output(model, name), "--features", "none", "--input", samples, "--limit", "2"]
     assert "has a name that a member of an .npz file cannot have" in error_line(capsys, 1, *argv, "-o", "y.npz")
     assert not Path("y.npz").exists() and main(argv) == 0
 
@@ -116,9 +116,9 @@ def test_read_only_outputs_stay(model: str, samples: str, tmp_path: Path, capsys
 def test_links_are_followed(model: str, tmp_path: Path):
     (tmp_path / "there").mkdir()
     (tmp_path / "y.npu").symlink_to("there/program.npu")
-    assert main(["compile", model, "-o", "y.npu"]) == 0
+    assert main(["compile", model, "--features", "none", "-o", "y.npu"]) == 0
     assert (tmp_path / "y.npu").is_symlink() and load_program(tmp_path / "there" / "program.npu").layers
-    assert main(["compile", model, "-o", "/dev/null"]) == 0
+    assert main(["compile", model, "--features", "none", "-o", "/dev/null"]) == 0
 
 
 @pytest.mark.parametrize("command", ["run", "compile", "profile", "build"])

@@ -63,12 +63,12 @@ def test_demo_draws(capsys: pytest.CaptureFixture):
 
 
 def test_tables_for_people(model: str, samples: str, capsys: pytest.CaptureFixture):
-    assert main(["run", model, "--input", samples, "--limit", "25"]) == 0
+    assert main(["run", model, "--features", "none", "--input", samples, "--limit", "25"]) == 0
     out = capsys.readouterr().out
     assert "and 5 more" in out and "25 samples on reference" in out and "accuracy" in out
     assert main(["boards"]) == 0
     assert "zu3eg" in capsys.readouterr().out
-    assert main(["profile", model]) == 0
+    assert main(["profile", model, "--features", "none"]) == 0
     out = capsys.readouterr().out
     assert "inferences a second at 333 MHz, target" in out and "more than 100 %" not in out
     assert main(["profile", model, "--features", "winograd", "--winograd", "narrow"]) == 0

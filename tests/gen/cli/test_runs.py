@@ -95,7 +95,8 @@ def test_mismatches_fail(model: str, samples: str, monkeypatch: pytest.MonkeyPat
         memory[-1] ^= 1  # after the last tensor: must not count
 
     monkeypatch.setattr(functional, "run", spoiled)
-    assert main(["run", model, "--input", samples, "--limit", "2", "--target", "functional", "--json"]) == 1
+    assert main(["run", model, "--features", "none", "--input", samples, "--limit", "2", "--target", "functional",
+                 "--json"]) == 1
     captured = capsys.readouterr()
     assert json.loads(captured.out)["mismatches"] == 2
     assert "gen run: error: 2 values differ from the reference, first in tensor" in captured.err
@@ -105,16 +106,16 @@ def test_a_label_below_zero_is_none(model: str, samples: str, capsys: pytest.Cap
     image = np.load(samples)["image"][:3]
     for labels, accuracy in (([-1, -1, -1], None), ([5, -1, 0], 0.5)):  # 5, 7 and 8 are right
         np.savez("x.npz", image=image, label=labels)
-        assert main(["run", model, "--input", "x.npz", "--json"]) == 0
+        assert main(["run", model, "--features", "none", "--input", "x.npz", "--json"]) == 0
         assert json.loads(capsys.readouterr().out)["accuracy"] == accuracy
-    assert main(["run", model, "--input", "x.npz"]) == 0
+    assert main(["run", model, "--features", "none", "--input", "x.npz"]) == 0
     assert "-1" not in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("command", ["run", "compare"])
-def test_pictures(command: str, model: str, capsys: pytest.CaptureFixture):
+@pytest.mark.parametrize("command", [["run", "--features", "none"], ["compare"]])
+def test_pictures(command: list[str], model: str, capsys: pytest.CaptureFixture):
     Image.new("RGB", (64, 48)).save("picture.png")
-    assert main([command, model, "--input", "picture.png", "--json"]) == 0
+    assert main([*command, model, "--input", "picture.png", "--json"]) == 0
     captured = capsys.readouterr()
     assert json.loads(captured.out)["samples"] == 1
     assert captured.err == "picture.png: 64 x 48 RGB converted to 16 x 16 gray; pixels 0..255 are taken as 0..1\n"
@@ -140,5 +141,5 @@ def test_results_say_which_machine_they_are_of(model: str, monkeypatch: pytest.M
     assert capsys.readouterr().out.startswith(line)
     assert main(["compile", model, "--config", "out/config.json", "-o", "any.npu"]) == 0
     assert "\nmachine: 16 MACs, features gather\n" in capsys.readouterr().err
-    assert main(["profile", model]) == 0
+    assert main(["profile", model, "--features", "none"]) == 0
     assert capsys.readouterr().out.startswith("machine: zu3eg, 256 MACs, features none\n")

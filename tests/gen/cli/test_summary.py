@@ -74,7 +74,8 @@ def test_auto_is_named_where_it_may_help(given: list[str], capsys: pytest.Captur
 @pytest.mark.slow
 def test_units_that_help(models: Path, tmp_path: Path, capsys: pytest.CaptureFixture):
     """By name, with what they save and cost; not where the user has chosen."""
-    call = ["compile", str(models / "mlperf_resnet8_int8.onnx"), "--no-check", "-o", str(tmp_path / "y.npu")]
+    model = str(models / "mlperf_resnet8_int8.onnx")
+    call = ["compile", model, "--macs", "256", "--no-check", "-o", str(tmp_path / "y.npu")]
     assert main(call) == 0
     said = capsys.readouterr().err
     assert main([*call, "--json"]) == 0

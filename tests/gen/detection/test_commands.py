@@ -30,8 +30,8 @@ def call(capsys: pytest.CaptureFixture, *words: object, status: int = 0) -> dict
 
 @pytest.mark.parametrize("samples", ["x", "pictures"])
 def test_run(samples: str, files: Found, capsys: pytest.CaptureFixture):
-    words = ("run", files["m"], "--calibrate", files["x"], "--input", files[samples], "--target", "functional",
-             "--head", files["head"])
+    words = ("run", files["m"], "--features", "none", "--calibrate", files["x"], "--input", files[samples],
+             "--target", "functional", "--head", files["head"])
     found = call(capsys, *words, "--annotations", files["a"])
     assert found["precision"] == pytest.approx({"map_50": 1, "map": 1}) and found["mismatches"] == 0
     # Objects elsewhere.
@@ -91,7 +91,7 @@ def test_without_pycocotools(files: Found, capsys: pytest.CaptureFixture, monkey
 
 
 def test_options_and_files_that_do_not_go_together(files: Found, capsys: pytest.CaptureFixture):
-    run = ["run", files["m"], "--calibrate", files["x"], "--input", files["x"]]
+    run = ["run", files["m"], "--features", "none", "--calibrate", files["x"], "--input", files["x"]]
     for words, status, message in (
         ([*run, "--annotations", files["a"]], 2, "--annotations and --head go together"),
         (["prune", files["m"], "--density", 0.5, "-o", files["o"], "--annotations", files["a"], "--head",
