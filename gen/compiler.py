@@ -17,6 +17,7 @@ from gen.lowering.verify import verify_mapped, verify_placed
 from gen.mapping.dilated import zeros_between_taps
 from gen.mapping.pack import steps_on
 from gen.mapping.registry import map_graph
+from gen.mapping.store_maxima import maxima_in_stores
 from gen.mapping.strides import split_strides
 from gen.mapping.turn import turn_matrices
 from gen.mapping.winograd.choice import choose_narrow
@@ -52,7 +53,8 @@ def prepare(graph: Graph, config: NpuConfig, options: CompileOptions,
     """The graph that a program for these options computes.
 
     It is pruned, and has narrow Winograd layers and layers of streams, if asked for; its parts lie on blocks of
-    channels, groups of channels share blocks evenly, and long strides and multipliers of channels are several layers.
+    channels, groups of channels share blocks evenly, long strides and multipliers of channels are several layers, and
+    maxima of 2x2 are taken where their input is stored, if the machine does that.
 
     ``samples``: model inputs (N, ...) to which the shifts of such layers are fitted. Raises GraphError for a graph that
     breaks the IR's rules, UnfitError for what the machine cannot compute of it, CompileError for a machine that cannot
@@ -77,6 +79,7 @@ def prepare(graph: Graph, config: NpuConfig, options: CompileOptions,
             shifts = fit_shifts(graph, shifts, samples)
     graph = narrow_graph(graph, shifts)
     graph = stream_layers(graph, config, options.stochastic)
+    graph = maxima_in_stores(graph, config, options)
     verify(graph)
     return graph
 

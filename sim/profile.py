@@ -15,7 +15,7 @@ import numpy as np
 
 from cores.arch.instruction import Instruction, decode
 from cores.arch.isa import INSTRUCTION_BYTES, Opcode, StepKind, WordForm
-from cores.arch.numerics import MAP_PIXELS, POSITIONS
+from cores.arch.numerics import MAP_PIXELS, MAXIMUM_SIDE, POSITIONS
 from cores.arch.registers import ENGINE_STATES
 from cores.config import NpuConfig
 from cores.timing.compute import ComputeEngineTiming
@@ -151,7 +151,7 @@ def instruction_beats(instructions: Sequence[Instruction]) -> np.ndarray:
     """Beats of data that each instruction moves over the bus, int64 (n,); its own fetch is not counted."""
     beats = np.zeros(len(instructions), np.int64)
     cols = 0
-    signs = False       # of results are stored
+    values = 1          # of a beat that is stored
     geometry: Instruction | None = None     # of STOREs
     for index, instruction in enumerate(instructions):
         match instruction.opcode:
@@ -159,8 +159,12 @@ def instruction_beats(instructions: Sequence[Instruction]) -> np.ndarray:
                 cols = instruction["cols"]
             case Opcode.STORE_SET:
                 geometry = instruction
-            case Opcode.STORE_REQUANT | Opcode.STORE_SIGNS:
-                signs = instruction.opcode == Opcode.STORE_SIGNS
+            case Opcode.STORE_REQUANT:
+                values = 1
+            case Opcode.STORE_SIGNS:
+                values = MAP_PIXELS
+            case Opcode.STORE_MAXIMUM:
+                values = MAXIMUM_SIDE ** 2
             case Opcode.LOAD_ACT:
                 beats[index] = instruction["blocks"] * instruction["rows"] * cols
             case Opcode.LOAD_WGT:
@@ -170,8 +174,7 @@ def instruction_beats(instructions: Sequence[Instruction]) -> np.ndarray:
             case Opcode.STORE:
                 assert geometry is not None
                 if not geometry["local"]:
-                    width = -(-geometry["cols"] // MAP_PIXELS) if signs else geometry["cols"]
-                    beats[index] = instruction["blocks"] * geometry["rows"] * width
+                    beats[index] = instruction["blocks"] * geometry["rows"] * -(-geometry["cols"] // values)
     return beats
 
 

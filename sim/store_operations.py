@@ -12,12 +12,12 @@ import numpy as np
 
 from cores.arch.instruction import Instruction
 from cores.arch.isa import Opcode
-from cores.arch.numerics import TABLE_BYTES
+from cores.arch.numerics import MAXIMUM_SIDE, TABLE_BYTES
 
 from .golden import round_shift
 from .table import unpack_table
 
-__all__ = ["LOADS", "OPERATIONS", "Load", "leaky", "look_up", "product", "residual_add"]
+__all__ = ["LOADS", "OPERATIONS", "Load", "leaky", "look_up", "maxima", "product", "residual_add"]
 
 
 def residual_add(a, b, multiplier_a: int, multiplier_b: int, constant: int, shift: int, zero_point: int,
@@ -56,6 +56,15 @@ def look_up(values, table: np.ndarray) -> np.ndarray:
     return table[np.asarray(values, np.int64) + TABLE_BYTES // 2]
 
 
+def maxima(values) -> np.ndarray:
+    """The largest of each 2x2 of ``values`` (..., H, W); a last odd row or column is left out."""
+    values = np.asarray(values)
+    rows, cols = (size // MAXIMUM_SIDE for size in values.shape[-2:])
+    windows = values[..., :rows * MAXIMUM_SIDE, :cols * MAXIMUM_SIDE].reshape(
+        *values.shape[:-2], rows, MAXIMUM_SIDE, cols, MAXIMUM_SIDE)
+    return np.asarray(windows.max(axis=(-3, -1)))
+
+
 def _last(stage: Instruction) -> tuple[int, int, int, int]:
     """What every second stage has. A shift of 0 has no meaning; the arithmetic still needs one it can compute."""
     return max(stage["shift"], 1), stage["zero_point"], stage["low"], stage["high"]
@@ -82,4 +91,5 @@ OPERATIONS: Mapping[Opcode, Callable[[Instruction, np.ndarray, Any, Any], np.nda
     Opcode.STORE_LEAKY: lambda stage, values, other, loaded: leaky(
         values, stage["multiplier"], stage["negative"], *_last(stage)),
     Opcode.STORE_TABLE: lambda stage, values, other, loaded: look_up(values.astype(np.int8), loaded),
+    Opcode.STORE_MAXIMUM: lambda stage, values, other, loaded: maxima(values),
 }

@@ -51,12 +51,13 @@ def write_tiles(machine: Machine, index: int, geometry: Instruction, tiles: Inst
     machine.put(index, places, values)
 
 
-def tile_places(machine: Machine, index: int, geometry: Instruction, cols: int) -> tuple[np.ndarray, np.ndarray]:
+def tile_places(machine: Machine, index: int, geometry: Instruction, rows: int,
+                cols: int) -> tuple[np.ndarray, np.ndarray]:
     """Of every output pixel the places of the nine sums that it is made of, (pixels, groups, 9), and their signs.
 
-    ``cols``: output pixels of a row.
+    ``rows``, ``cols``: of output pixels.
     """
-    config, rows = machine.config, geometry["rows"]
+    config = machine.config
     across, lanes = -(-cols // 2), config.pixel_lanes
     machine.check_words(index, -(-rows // 2) * across // lanes)     # of one position: before all take memory
     y, x = np.divmod(np.arange(rows * cols), cols)

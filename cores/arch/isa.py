@@ -68,6 +68,7 @@ class Opcode(enum.IntEnum):
     STORE_MULTIPLY = 99
     STORE_LEAKY = 100
     STORE_TABLE = 104       # what only some machines have is told from the rest by few bits
+    STORE_MAXIMUM = 106
     STORE_SIGNS = 108
     STORE = 127
 
@@ -346,6 +347,12 @@ OPERATIONS: Mapping[Opcode, Operation] = {
     Opcode.STORE_TABLE: _setter(
         Field("load", 1),                        # take the table from the side ring first
         unit="table",
+    ),
+    # Of each 2x2 results the largest is written. STORE_SET's cols is then the number of results in two rows, a multiple
+    # of 4, and its rows that of what is written; with a STORE's repeats 1 each column gives its two rows' results.
+    Opcode.STORE_MAXIMUM: _setter(
+        Field("row_words", 12),                  # accumulator words from the upper row to the lower; 0 in tiles
+        unit="maximum",
     ),
     # The signs of results are written, those of eight pixels of a row to a beat.
     Opcode.STORE_SIGNS: _setter(unit="binary_rows"),

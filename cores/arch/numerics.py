@@ -4,9 +4,9 @@ The rules themselves are stated in `sim/golden.py`; docs/numerics.md says why re
 """
 
 __all__ = [
-    "CONSTANT_BITS", "COUNT_SHIFT", "FACTOR_BITS", "FIRST_BITS", "MAP_PIXELS", "MAX_SHIFT", "MIN_SHIFT",
-    "MULTIPLIER_BITS", "PARAMETER_BYTES", "POOL_WIDTH", "POSITIONS", "PRODUCT_MULTIPLIER_BITS", "SIGN_BLOCKS",
-    "TABLE_BYTES", "half_of",
+    "CONSTANT_BITS", "COUNT_SHIFT", "FACTOR_BITS", "FIRST_BITS", "MAP_PIXELS", "MAXIMUM_SIDE", "MAX_SHIFT",
+    "MIN_SHIFT", "MULTIPLIER_BITS", "PARAMETER_BYTES", "POOL_WIDTH", "POSITIONS", "PRODUCT_MULTIPLIER_BITS",
+    "SIGN_BLOCKS", "TABLE_BYTES", "half_of",
 ]
 
 #: Bits of an unsigned requantisation multiplier: with its sign it fills the 18-bit port of a DSP slice.
@@ -39,6 +39,8 @@ MAP_PIXELS = SIGN_BLOCKS = 8
 TABLE_BYTES = 256
 #: Positions of a transformed Winograd tile: products that its four pixels are made of.
 POSITIONS = 16
+#: Rows and columns of the results of which a store can write the largest.
+MAXIMUM_SIDE = 2
 
 
 def half_of(number, places: int):

@@ -3,7 +3,11 @@
 from typing import Any
 
 from ..config import NpuConfig, part_of
+from ..timing.store import StoreStageTiming, stages_of
+from .chain import chain_name
 from .local_runs import LocalRuns
+from .maximum.window_order import WindowOrder
+from .pixel_order import PixelOrder
 from .pixel_words import PixelWords
 from .product_stage import ProductStage
 from .result_beats import ResultBeats
@@ -14,12 +18,22 @@ from .stages.own_turns import OwnTurns
 from .tile_words import TileWords
 from .turns import Turns
 
-__all__ = ["beats_of", "second_stage_of", "targets_of", "turns_of", "words_of"]
+__all__ = ["beats_of", "joining_of", "order_of", "second_stage_of", "targets_of", "turns_of", "words_of"]
 
 
 def words_of(config: NpuConfig) -> PixelWords:
     """Which words make a pixel's sum."""
     return part_of(config, PixelWords, {"winograd": TileWords})(config)
+
+
+def order_of(config: NpuConfig) -> PixelOrder:
+    """Where the next pixel is."""
+    return part_of(config, PixelOrder, {"maximum": WindowOrder})(config)
+
+
+def joining_of(config: NpuConfig) -> dict[str, type[StoreStageTiming]]:
+    """The stages that make one value of several, by the flags of `Chain` for their operations."""
+    return {chain_name(stage.OPCODE): stage for stage in stages_of(config) if stage.VALUES > 1}
 
 
 def second_stage_of(config: NpuConfig, chain: Any) -> SecondStage:

@@ -6,6 +6,7 @@ from typing import Any
 from amaranth.hdl import Const, Module, Mux, Signal, Value, signed
 
 from ..config import NpuConfig
+from .pixel_order import PixelOrder
 
 __all__ = ["PixelWords"]
 
@@ -23,15 +24,16 @@ class PixelWords:
         self.config = config
 
     def positions(self, m: Module, pixels: Any, output: Any, found: Mapping[str, Value], *, active: Signal,
-                  step: Signal, word: Signal, pixel: Value) -> None:
+                  step: Signal, word: Signal, pixel: Value, order: PixelOrder) -> None:
         """In `StorePixels`: the positions of the pixel at its counters go to ``output``, with ``found`` by name, and
-        ``step`` comes with the last of them. ``word`` and ``pixel``: its place.
+        ``step`` comes with the last of them. ``word`` and ``pixel``: the counters of its place; ``order`` has its word.
         """
+        place = order.word
         m.d.comb += [
-            pixels.beyond.eq(active & word[-1] & ~pixels.store.pooled),
+            pixels.beyond.eq(active & place[-1] & ~pixels.store.pooled),
             output.valid.eq(active & ~pixels.beyond),
             step.eq(active & ~pixels.beyond & output.ready),
-            output.p.address.eq(word),
+            output.p.address.eq(place),
             *[output.p[name].eq(value) for name, value in found.items()],
         ]
 

@@ -1,5 +1,8 @@
 """Store engine: accumulators or pooled windows -> requantise, add -> beats for the write engine."""
 
+import functools
+import operator
+
 from amaranth.hdl import Module, Mux, Signal, Value, signed
 from amaranth.lib import data, stream
 from amaranth.lib.wiring import In, Out, connect, flipped
@@ -83,6 +86,7 @@ class StoreEngine(StoreEngineTiming, Component):
         results, results_come = requantizer.output, requantizer.output_valid
         form = beats_of(config)
         loading = 0     # stages that load, so far
+        joined: list[Value] = []    # a value was none of a beat's last
         for stage in (kind(config) for kind in stages_of(config)):
             name = chain_name(stage.OPCODE)
             m.submodules[name] = stage
@@ -101,6 +105,9 @@ class StoreEngine(StoreEngineTiming, Component):
                 ]
                 side_ready = side_ready | stage.beats.ready
                 loading += 1
+            if stage.VALUES > 1:
+                m.d.comb += getattr(runs, name).eq(sequencer.chain[name])
+                joined.append(stage.packed)
             results, results_come = stage.output, stage.output_valid
         m.d.comb += [
             sequencer.side_valid.eq(self.side.valid),
@@ -140,12 +147,13 @@ class StoreEngine(StoreEngineTiming, Component):
         ]
         targets_of(config).take_beats(m, self, runs, buffer, sequencer)
 
-        # Beats under way or in the buffer. Those that leave count a cycle later. Of the pixels of a beat of signs only
-        # the last one counts.
+        # Beats under way or in the buffer. Those that leave count a cycle later. Of the values of a beat of signs or of
+        # maxima only the last one counts.
         beats = Signal(range(self.BUFFER_BEATS + 1), name="beats")
         full, left, packed = (Signal(name=name) for name in ("full", "left", "packed"))
         m.d.sync += left.eq(buffer.r_rdy & buffer.r_en)
         form.packed(m, requantizer, packed)
+        packed = functools.reduce(operator.or_, joined, packed)
         m.d.comb += [
             sequencer.room.eq(left | packed | ~full),
             sequencer.room_behind.eq(left | packed | (beats != self.BUFFER_BEATS - 1)),

@@ -9,7 +9,7 @@ from ..arch.isa import Opcode, WordForm
 from ..config import NpuConfig
 from ..lib.component import Component
 from ..lib.stream_buffer import StreamBuffer
-from .parts import words_of
+from .parts import order_of, words_of
 from .requantizer import SelectShape
 
 __all__ = ["PixelPosition", "StorePixels"]
@@ -53,6 +53,7 @@ class StorePixels(Component):
             "restart": In(1),                       # begin the STORE
             "geometry": In(instruction_layout(Opcode.STORE_SET)),  # stands still from a cycle before ``restart`` on
             "store": In(instruction_layout(Opcode.STORE)),  # stands still from ``restart`` on
+            **order_of(config).PORTS,               # of the chain, which stands still as well
             "position": Out(stream.Signature(PixelPosition(config))),  # of a pixel, or of a word of its sum
             "beyond": Out(1),                       # there is no word for the position after those offered
         })
@@ -115,6 +116,8 @@ class StorePixels(Component):
         groups_share = config.groups_share
         spread, alternate = (is_kind(geometry.words, form, config) for form in (WordForm.SPREAD, WordForm.ALTERNATE))
         row_start = Signal.like(word, name="row_start", reset_less=True)
+        order = order_of(config)
+        order.begin(m, self, word, step)
         with m.If(self.restart):
             m.d.sync += [place.eq(0), word.eq(0)]
             if groups_share:
@@ -131,7 +134,7 @@ class StorePixels(Component):
                 if config.oc_groups > 1:
                     m.d.sync += group.eq(group + 1)
             with m.Elif(word_end):
-                m.d.sync += word.eq(word + 1)
+                m.d.sync += word.eq(order.last_word(last_col) + 1)
             if groups_share:
                 with m.If(spread & group_end):
                     m.d.sync += group.eq(Mux(last_col, 0, group + 1))
@@ -145,5 +148,6 @@ class StorePixels(Component):
 
         found: dict[str, Value] = {"select": place, "leaves": leaves, "row_end": last_col, "block_start": block_start,
                  "block_end": block_end, "end": end}
-        words_of(config).positions(m, self, buffer.input, found, active=active, step=step, word=word, pixel=pixel)
+        words_of(config).positions(m, self, buffer.input, found, active=active, step=step, word=word, pixel=pixel,
+                                   order=order)
         return m

@@ -3,6 +3,7 @@
 from amaranth.hdl import Module, Mux, Signal
 from amaranth.lib import stream
 from amaranth.lib.wiring import In, Out
+from amaranth.utils import exact_log2
 
 from ..arch.instruction_layout import INDEX_BITS, instruction_layout
 from ..arch.isa import Opcode
@@ -11,7 +12,7 @@ from ..bus.axi import write_run_layout
 from ..config import NpuConfig
 from ..lib.component import Component
 from ..timing.store import StoreRunsTiming
-from .parts import beats_of, targets_of
+from .parts import beats_of, joining_of, targets_of
 
 __all__ = ["StoreRuns"]
 
@@ -32,6 +33,8 @@ class StoreRuns(StoreRunsTiming, Component):
             # Stands still from a cycle before ``start`` until ``idle``.
             "geometry": In(instruction_layout(Opcode.STORE_SET)),
             **beats_of(config).RUN_PORTS,
+            # A beat is made of several results; stands still as well.
+            **dict.fromkeys(joining_of(config), In(1)),
             "store": In(instruction_layout(Opcode.STORE)),  # stands still from ``start`` until ``idle``
             "index": In(INDEX_BITS),         # it is this instruction
             "write_start": In(REGION_BITS),  # first beat of the data region that may be written
@@ -78,6 +81,9 @@ class StoreRuns(StoreRunsTiming, Component):
         m.d.comb += [behind.eq(end > self.data_beats), outside.eq(before | behind)]
         m.d.sync += [beats.eq(geometry.cols), length.eq(beats - 1), one_row.eq(geometry.rows == 1)]
         beats_of(config).beats_of_row(m, self, beats)
+        for name, stage in joining_of(config).items():
+            with m.If(getattr(self, name)):
+                m.d.sync += beats.eq(geometry.cols >> exact_log2(stage.VALUES))
         targets = targets_of(config)
         targets.offer(m, self, valid=valid, accepted=accepted, row=row, beats=beats, last=last, before=before,
                       outside=outside)

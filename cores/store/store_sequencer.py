@@ -13,7 +13,7 @@ from ..control.engine_port import EnginePort, lacks
 from ..lib.component import Component
 from ..timing.store import StoreSequencerTiming
 from .chain import Chain, take_operation
-from .parts import beats_of, second_stage_of, turns_of, words_of
+from .parts import beats_of, order_of, second_stage_of, turns_of, words_of
 from .requantizer import PixelIssue
 from .store_pixels import StorePixels
 
@@ -104,6 +104,7 @@ class StoreSequencer(StoreSequencerTiming, Component):
             pixels.restart.eq(begin),
             pixels.geometry.eq(geometry),
             pixels.store.eq(store),
+            *order_of(config).connect(chain, pixels),
             self.runs_start.eq(starts),
             self.read_address.eq(at.address),
             self.read.eq(running & position.valid & ~pooled),

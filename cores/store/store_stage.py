@@ -15,7 +15,8 @@ __all__ = ["StoreStage"]
 
 
 class StoreStage(StoreStageTiming, Component):
-    """One int8 value becomes another, beat by beat: a beat a cycle, `LATENCY` cycles, whether in ``use`` or not.
+    """One int8 value becomes another, beat by beat: a beat a cycle, `LATENCY` cycles, whether in ``use`` or not. In use
+    one that makes a beat of several `VALUES` gives it with the last of them.
 
     The store engine and its sequencer know nothing else of it: a stage in a machine is an entry of
     `cores.timing.store`, its operation is in the table of `cores.arch.isa`. An operation with a field ``load``
@@ -31,6 +32,7 @@ class StoreStage(StoreStageTiming, Component):
             "valid": In(1),         # it is one
             "output": Out(beat),    # what becomes of it
             "output_valid": Out(1),  # it is one
+            **({"packed": Out(1)} if self.VALUES > 1 else {}),  # a value that makes none, a cycle later
             # The instruction that added it to the chain; stands still as ``use`` does.
             **({"word": In(instruction_layout(self.OPCODE))} if keeps_word(self.OPCODE) else {}),
             **({

@@ -11,6 +11,7 @@ from ..arch.instruction_layout import is_kind
 from ..arch.isa import WordForm
 from ..lib.bits import select
 from ..lib.component import record
+from .pixel_order import PixelOrder
 from .pixel_words import PixelWords
 from .winograd_sums import WinogradSums
 
@@ -30,7 +31,7 @@ class TileWords(PixelWords):
     ISSUE = {"first": 1, "negate": 1}
 
     def positions(self, m: Module, pixels: Any, output: Any, found: Mapping[str, Value], *, active: Signal,
-                  step: Signal, word: Signal, pixel: Value) -> None:
+                  step: Signal, word: Signal, pixel: Value, order: PixelOrder) -> None:
         """A position's offset is made in a cycle, added to the tile's word in the next."""
         config, geometry = self.config, pixels.geometry
         tiles = is_kind(geometry.words, WordForm.TILES, config)
@@ -57,7 +58,7 @@ class TileWords(PixelWords):
             sums.enable.eq(tiles),
             sums.restart.eq(pixels.restart),
             sums.step.eq(active & output.ready),
-            sums.next_row.eq(Mux(last_col, ~sums.row & ~block_end, sums.row)),
+            sums.next_row.eq(order.next_row(sums.row, last_col, block_end)),
             sums.next_col.eq(Mux(leaves, ~sums.col & ~last_col, sums.col)),
             far.eq(tile_word + offset),
             output.valid.eq(placed & ~pixels.beyond),
@@ -69,7 +70,7 @@ class TileWords(PixelWords):
             m.d.sync += [
                 shifted.eq(active),
                 shifted_flags.eq(Cat(found[name] for name, _ in flags)),
-                tile_word.eq(word),
+                tile_word.eq(order.word),
                 offset.eq(times(position[:2]) + (times(position[2:]) << 2)),
                 placed.eq(shifted),
                 placed_flags.eq(shifted_flags),

@@ -4,12 +4,13 @@ from typing import ClassVar
 
 from ..arch.isa import Opcode
 from ..arch.isa_features import is_supported
-from ..arch.numerics import TABLE_BYTES
+from ..arch.numerics import MAXIMUM_SIDE, TABLE_BYTES
 from ..config import NpuConfig
 from ..config.core import SHARED_TURNS
 
 __all__ = [
-    "ChannelParametersTiming", "LocalWriterTiming", "RequantizerTiming", "STORE_STAGES", "SignPackerTiming",
+    "ChannelParametersTiming", "LocalWriterTiming", "MaximumStageTiming", "RequantizerTiming", "STORE_STAGES",
+    "SignPackerTiming",
     "StoreEngineTiming", "StoreRunsTiming", "StoreSequencerTiming", "StoreStageTiming", "ValueTableTiming",
     "stages_of",
 ]
@@ -81,6 +82,8 @@ class StoreStageTiming:
     #: The operation that adds it to the chain.
     OPCODE: ClassVar[Opcode]
     LATENCY: ClassVar[int]
+    #: Values, one after another, of which it makes one.
+    VALUES: ClassVar[int] = 1
 
     @staticmethod
     def load_cycles(config: NpuConfig) -> int:
@@ -113,8 +116,18 @@ class ValueTableTiming(StoreStageTiming):
         return TABLE_BYTES // config.beat_bytes
 
 
+class MaximumStageTiming(StoreStageTiming):
+    """Of `MaximumStage`, cores/store/maximum/maximum_stage.py."""
+
+    HARDWARE = "cores.store.maximum.maximum_stage:MaximumStage"
+    OPCODE = Opcode.STORE_MAXIMUM
+    LATENCY = 1
+    VALUES = MAXIMUM_SIDE ** 2
+
+
 #: The stages after the requantizer, in the order of their operations.
-STORE_STAGES: tuple[type[StoreStageTiming], ...] = tuple(sorted((ValueTableTiming,), key=lambda stage: stage.OPCODE))
+STORE_STAGES: tuple[type[StoreStageTiming], ...] = tuple(sorted(
+    (ValueTableTiming, MaximumStageTiming), key=lambda stage: stage.OPCODE))
 
 
 def stages_of(config: NpuConfig) -> tuple[type[StoreStageTiming], ...]:

@@ -135,6 +135,10 @@ def _fusion(b: _Builder) -> None:
     b.conv(b.conv(source, source.shape[0], 3, depthwise=True, name="middle"), b.config.oc_lanes, 1)
 
 
+def _maxima(b: _Builder) -> None:
+    b.pool(b.conv(b.input(2 * b.config.ic_lanes), b.config.oc_lanes, 3, name="middle"), True, 2, 2)
+
+
 def _binary(b: _Builder) -> None:
     b.conv(b.signs(b.input(8 * b.config.ic_lanes)), b.config.oc_lanes, 3, binary=True)
 
@@ -224,6 +228,8 @@ PLANS: Sequence[Plan] = (
     Plan("gather", "loads that gather bytes", _gather, _operation(Opcode.LOAD_GATHER), lambda config: config.gather),
     Plan("fusion", "stores into the input buffer", _fusion, _operation(Opcode.STORE_SET, "local"),
          lambda config: config.local_store),
+    Plan("maxima", "the store's maxima of 2x2 sums", _maxima, _operation(Opcode.STORE_MAXIMUM),
+         lambda config: config.maximum),
     Plan("binary", "the binary unit", _binary, _steps(StepKind.BINARY), lambda config: config.binary_rows),
     Plan("winograd", "the Winograd unit", _wide, _operation(Opcode.LOAD_WINOGRAD), lambda config: config.winograd,
          _tiles),

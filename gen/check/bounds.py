@@ -11,7 +11,7 @@ from collections.abc import Collection, Mapping
 import numpy as np
 
 from gen.ir.epilogue.base import EQUAL, Setting
-from gen.ir.graph import Graph, Layer
+from gen.ir.graph import Graph, Layer, before_windows
 from gen.ir.parts import ByChannel, origin, wholes
 from gen.ir.tensor import Requantize, Tensor, repeated_by
 
@@ -49,10 +49,12 @@ class Bounds:
 
     def _follow(self, layer: Layer) -> None:
         distance, exact = self._first(layer), _is_exact(layer.requantize)
-        setting = Setting(layer.requantize, self._graph.tensors[layer.output], layer.repeats, self._graph.tensors)
+        tensors = self._graph.tensors
+        target = before_windows(layer, tensors[layer.input], tensors[layer.output])
+        setting = Setting(layer.requantize, target, layer.repeats, tensors)
         for op in layer.epilogue:
             if op.source is not None:
-                distance = self._middle(layer, op.source, distance, exact)
+                distance = self._middle(target, op.source, distance, exact)
             distance, exact = op.distance(distance, self, setting), op.keeps_values and exact
         target, shape = self._graph.tensors[layer.output], self.values(layer.output).shape
         if target.onnx_name or any(self._graph.tensors[name].onnx_name
@@ -61,9 +63,11 @@ class Bounds:
         else:
             self._apart.put(layer.output, distance + (0 if exact else 0.5), shape)
 
-    def _middle(self, layer: Layer, middle: Tensor, distance: np.ndarray, exact: bool) -> np.ndarray:
-        """How far onnxruntime's number is from a result inside a layer, ``distance`` in front of its rounding."""
-        distance = thinned(distance, middle, self._graph.tensors[layer.output]) if distance.ndim else distance
+    def _middle(self, target: Tensor, middle: Tensor, distance: np.ndarray, exact: bool) -> np.ndarray:
+        """How far onnxruntime's number is from a result inside a layer, ``distance`` in front of its rounding.
+        ``target``: the layer's output.
+        """
+        distance = thinned(distance, middle, target) if distance.ndim else distance
         if not middle.onnx_name:
             return distance + (0 if exact else 0.5)
         self._middles[middle.name] = _rounded(distance)

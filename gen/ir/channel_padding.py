@@ -21,7 +21,8 @@ def padding_values(graph: Graph) -> dict[str, int]:
 
     for layer in graph.layers:
         first = layer.requantize
-        value = requantize(single(0), single(0)[0, 0], single(0)[0, 0], single(MIN_SHIFT)[0, 0], first.zero_point,
+        sums = np.zeros((1, *layer.windows), np.int64)
+        value = requantize(sums, single(0)[0, 0], single(0)[0, 0], single(MIN_SHIFT)[0, 0], first.zero_point,
                            first.low, first.high)
         if all(name in values for name in layer.others):
             others = [single(values[name]) for name in layer.others]

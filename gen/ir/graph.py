@@ -25,8 +25,8 @@ from gen.ir.layers.pool import Pool
 from gen.ir.tensor import Tensor, broadcasts
 
 __all__ = [
-    "MAX_VALUES", "Conv", "Graph", "Layer", "MatMul", "Move", "Pool", "Turn", "is_broadcast", "output_size",
-    "unscaled", "upscaled",
+    "MAX_VALUES", "Conv", "Graph", "Layer", "MatMul", "Move", "Pool", "Turn", "before_windows", "is_broadcast",
+    "output_size", "rescaled", "unscaled",
 ]
 
 #: Values of a feature map at most: what describes their arrangement takes eight bytes for each.
@@ -73,11 +73,27 @@ def is_broadcast(graph: Graph, layer: Layer) -> bool:
 
 
 def unscaled(layer: Layer, target: Tensor) -> Tensor:
-    """A layer's output as it is made, before its rows and columns are repeated."""
-    (channels, height, width), (down, across) = target.shape, layer.repeats
-    return target if (down, across) == (1, 1) else replace(target, shape=(channels, height // down, width // across))
+    """A layer's output as it is made, before its rows and columns are repeated, or windows of it become one value; of
+    these there is what is in a window.
+    """
+    if layer.repeats == layer.windows == (1, 1):
+        return target
+    (channels, *size) = target.shape
+    height, width = (length * window // repeats
+                     for length, window, repeats in zip(size, layer.windows, layer.repeats, strict=True))
+    return replace(target, shape=(channels, height, width))
 
 
-def upscaled(layer: Layer, size: tuple[int, int]) -> tuple[int, int]:
-    """Rows and columns of a layer's output, of those that are made before they are repeated."""
-    return size[0] * layer.repeats[0], size[1] * layer.repeats[1]
+def before_windows(layer: Layer, source: Tensor, target: Tensor) -> Tensor:
+    """A layer's output before windows of it become one value, with what is in none; ``source``: its input."""
+    if layer.windows == (1, 1):
+        return target
+    height, width = (length * repeats for length, repeats in zip(layer.size(source), layer.repeats, strict=True))
+    return replace(target, shape=(target.shape[0], height, width))
+
+
+def rescaled(layer: Layer, size: tuple[int, int]) -> tuple[int, int]:
+    """Rows and columns of a layer's output, of those that are made before its epilogue changes them."""
+    rows, cols = (length * repeats // window
+                  for length, repeats, window in zip(size, layer.repeats, layer.windows, strict=True))
+    return rows, cols

@@ -15,7 +15,7 @@ from cores.arch.numerics import FIRST_BITS
 from gen.ir.epilogue.base import Setting
 from gen.ir.epilogue.chain import chain_problems
 from gen.ir.errors import GraphError
-from gen.ir.graph import MAX_VALUES, Graph, Layer, upscaled
+from gen.ir.graph import MAX_VALUES, Graph, Layer, before_windows, rescaled
 from gen.ir.host import HostStep, is_integer, is_scale, step_problems
 from gen.ir.parts import Present
 from gen.ir.rules import INT8, are_integers, range_problems, scaling_problems
@@ -123,7 +123,7 @@ def _layer_problems(graph: Graph, layer: Layer, written: Present, names: Collect
     yield from _first_stage_problems(
         layer.requantize, target.shape[0], FIRST_BITS if after is not None and after.wide else 8)
     yield from chain_problems(layer.epilogue)
-    setting = Setting(layer.requantize, target, layer.repeats, graph.tensors)
+    setting = Setting(layer.requantize, before_windows(layer, source, target), layer.repeats, graph.tensors)
     for op in layer.epilogue:
         yield from op.problems(setting)
     if target.signs and not _makes_signs(layer, source):
@@ -158,9 +158,10 @@ def _window_problems(layer: Layer, source: Tensor, target: Tensor) -> Iterator[s
     if not is_integer(layer.padding(source.zero_point), *INT8):
         yield f"the padding must be int8, not {layer.pad_value!r}"
     for op in layer.epilogue:
-        if not are_integers(op.repeats, 2, 1):
-            yield f"{op.name} must be a tuple of two positive numbers, not {op.repeats!r}"
-    made = layer.channels(source), *upscaled(layer, layer.size(source))
+        for sizes in (op.repeats, op.windows):
+            if not are_integers(sizes, 2, 1):
+                yield f"{op.name} must be a tuple of two positive numbers, not {sizes!r}"
+    made = layer.channels(source), *rescaled(layer, layer.size(source))
     if target.shape != made:
         yield f"output is {target.shape}, its layer makes {made}"
 

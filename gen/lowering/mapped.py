@@ -73,6 +73,8 @@ class MappedLayer(ABC):
     interleaves: ClassVar[bool] = False
     #: Its input may be one that stays in the input buffer.
     takes_kept: ClassVar[bool] = False
+    #: Its stores can make one value of each window of its result (`Layer.windows`).
+    stores_windows: ClassVar[bool] = False
 
     @property
     @abstractmethod

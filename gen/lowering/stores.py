@@ -4,7 +4,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
 from cores.arch.isa import Opcode, Queue, largest_field
-from gen.ir.graph import upscaled
+from gen.ir.graph import rescaled
 from gen.ir.tensor import broadcasts
 from gen.lowering.buffer_allocation import TensorWrites
 from gen.lowering.emitter import Emitter
@@ -36,6 +36,8 @@ class OutputTile:
     computed: int
     #: Fields of STORE_SET that say how its words lie.
     words: Mapping[str, int] = field(default_factory=dict)
+    #: Words from a row to the next.
+    row_words: int = 0
 
 
 class Stores:
@@ -117,19 +119,21 @@ class Stores:
     def _store_repetition(self, tile: OutputTile, repetition: int) -> int:
         """Emit the STORE of a repetition and its side data; returns its index."""
         emitter, mapped = self._emitter, tile.layer.mapped
-        spatial, others, across = tile.spatial, mapped.layer.others, mapped.layer.repeats[1]
+        spatial, others, windows = tile.spatial, mapped.layer.others, mapped.layer.windows
+        # Values of a column that come one after the other: a repeated one, or those of a window's rows.
+        turns = mapped.layer.repeats[1] * windows[0]
         place = self._tensors[mapped.layer.output]
         to = place.destination(tile.blocks.start, _pixels(tile, range(repetition, repetition + 1))[0],
                                row_step=mapped.layer.repeats[0], rows_apart=mapped.rows_apart(spatial))
         emitter.set(
-            Opcode.STORE_SET, rows=spatial.rows, cols=spatial.cols * across,
-            row_pitch=to.row_pitch if spatial.rows > 1 else 0, block_pitch=to.block_pitch,
+            Opcode.STORE_SET, rows=spatial.rows // windows[0], cols=spatial.cols * turns,
+            row_pitch=to.row_pitch if spatial.rows > windows[0] else 0, block_pitch=to.block_pitch,
             local=int(place.space == "buffer"), **tile.words)
         self._set_chain(tile)
         # A pooled STORE runs beside its POOL; any other begins when its sums are final.
         index = emitter.emit(
             Opcode.STORE, after={} if tile.pooled else {Queue.COMPUTE: tile.computed}, offset=to.offset,
-            blocks=len(tile.blocks), bank=tile.bank, pooled=int(tile.pooled), repeats=across - 1)
+            blocks=len(tile.blocks), bank=tile.bank, pooled=int(tile.pooled), repeats=turns - 1)
         if not others:
             for block in tile.blocks[::_PARAMETER_BLOCKS]:
                 self._load_parameters(tile, block, min(_PARAMETER_BLOCKS, tile.blocks.stop - block))
@@ -142,7 +146,7 @@ class Stores:
 
     def _is_broadcast(self, mapped: MappedLayer, name: str) -> bool:
         """Whether a tensor that is read beside the input has one number for all pixels of a channel."""
-        result = mapped.target.shape[0], *upscaled(mapped.layer, mapped.target.shape[1:])
+        result = mapped.target.shape[0], *rescaled(mapped.layer, mapped.target.shape[1:])
         return broadcasts(self._in_memory(name).shape, result)
 
     def _set_chain(self, tile: OutputTile) -> None:
@@ -151,6 +155,8 @@ class Stores:
         chain = _chain(mapped, {name for name in mapped.layer.others if self._is_broadcast(mapped, name)})
         if self._tensors[mapped.layer.output].signs:
             chain[Opcode.STORE_SIGNS] = {}
+        chain = {opcode: {name: tile.row_words if name == "row_words" else value for name, value in fields.items()}
+                 for opcode, fields in chain.items()}
         due = {opcode: beats for opcode, beats in tile.layer.constants.items() if self._loaded.get(opcode) != beats}
         self._loaded |= due
         self._emitter.set_chain({opcode: {**fields, "load": 1} if opcode in due else fields
@@ -196,7 +202,9 @@ def _chain(mapped: MappedLayer, broadcast: Collection[str]) -> dict[Opcode, dict
 def _pixels(tile: OutputTile, repetitions: range) -> tuple[int, int]:
     """First pixel of repetitions of a tile and the one after their last."""
     mapped, spatial = tile.layer.mapped, tile.spatial
-    down, across = mapped.layer.repeats
-    width, left = (mapped.rows_apart(spatial) or mapped.target.shape[2]) * across, spatial.x * across
-    first, last = spatial.y * down + repetitions[0], (spatial.y + spatial.rows - 1) * down + repetitions[-1]
-    return first * width + left, last * width + left + spatial.cols * across
+    (down, across), (rows, cols) = mapped.layer.repeats, mapped.layer.windows
+    width, left, length = (columns * across // cols for columns in (
+        mapped.rows_apart(spatial) or mapped.target.shape[2], spatial.x, spatial.cols))
+    first = spatial.y * down // rows + repetitions[0]
+    last = (spatial.y + spatial.rows - 1) * down // rows + repetitions[-1]
+    return first * width + left, last * width + left + length

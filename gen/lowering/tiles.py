@@ -189,8 +189,9 @@ class Tile:
 
     def _output(self, *, bank: int, pooled: bool) -> OutputTile:
         fields = {} if pooled else self.geometry.store_fields(self.spatial, self._tiles.config, spread=self._spread)
+        row_words = 0 if pooled else self.geometry.row_words(self.spatial, self._tiles.config, spread=self._spread)
         return OutputTile(self._layer, self.spatial, self._blocks, self._repetitions, bank, pooled,
-                          self._tiles.last_compute, fields)
+                          self._tiles.last_compute, fields, row_words)
 
     def _emit(self, opcode: Opcode, after: dict[Queue, int], **fields: int) -> None:
         self._tiles.emitter.emit(opcode, after=after, **fields)

@@ -68,7 +68,7 @@ def _verify_kept(mapped: MappedGraph, name: str, strips: Strips) -> None:
         _require(name not in (*layer.others, *layer.layer.operands[1:]),
                  f"layer {layer.layer.name} reads {name} as side data, which is in memory")
         if layer.layer.output == name:
-            _require(layer.layer.repeats == (1, 1) and all(
+            _require(layer.layer.repeats == layer.layer.windows == (1, 1) and all(
                 _in_one(strips, spatial.y * width + spatial.x, spatial.rows * spatial.cols)
                 and (spatial.rows == 1 or spatial.cols == width) for spatial in layer.spatial_tiles),
                 f"the tiles of layer {layer.layer.name} are no parts of the strips of {name}")

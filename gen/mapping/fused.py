@@ -95,7 +95,7 @@ def fusable(graph: Graph, first: Conv, second: Conv) -> bool:
     """Whether ``second`` is a pointwise layer that alone reads what the depthwise one before it makes."""
     if not (first.depthwise and all(op.cycles == 1 for op in first.epilogue)):
         return False
-    if not first.repeats == second.repeats == (1, 1):
+    if not first.repeats == second.repeats == first.windows == second.windows == (1, 1):
         return False
     if first.weights.shape[2:] == (1, 1):
         return False

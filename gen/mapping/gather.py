@@ -81,7 +81,8 @@ class GatherGeometry(Geometry):
         if not config.gather or not fits:
             return None
         return cls((1, 1), (1, 1), layer.pads, (height, width), (target.shape[1], target.shape[2]),
-                   repeats=layer.repeats, channels=channels, window_kernel=(rows, cols), window_stride=stride)
+                   repeats=layer.repeats, windows=layer.windows, channels=channels,
+                   window_kernel=(rows, cols), window_stride=stride)
 
     def row_beats(self, config: NpuConfig) -> int:
         """Beats of a row of the input."""
@@ -142,6 +143,7 @@ class GatherMapping(ConvMapping):
     """The layer as a 1x1 convolution of gathered rows."""
 
     interleaves = True
+    stores_windows = True
 
     @property
     def mode(self) -> str:

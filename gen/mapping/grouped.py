@@ -70,6 +70,8 @@ def _together(config: NpuConfig) -> int:
 class GroupedMapping(ConvMapping):
     """Each channel block of the output is a tile in SPREAD words. ``plan.chunk``: the input blocks of a bundle."""
 
+    stores_windows = True
+
     @classmethod
     def propose(cls, context: LayerContext[Conv]) -> "GroupedMapping | None":
         layer, config = context.layer, context.config
@@ -136,13 +138,13 @@ def _estimate(layer: Conv, geometry: Geometry, tiles: TileSlices, config: NpuCon
             reduction.blocks * reduction.groups * step_pace(words, reduction.step_beats(config), config)
             for reduction in slices)
         load = loaded * spatial.load_beats + weight_beats + len(tiles) * (PARAMETER_BEATS + others * written)
-        store = len(tiles) * (written * store_cycles(layer, config) + PARAMETER_BEATS)
+        store = len(tiles) * (geometry.store_values(spatial) * store_cycles(layer, config) + PARAMETER_BEATS)
         # Without room for two of them, a bundle is loaded when the one before it is computed.
         stalls = loaded * spatial.load_beats if 2 * widest * largest.entries > depth else 0
         cycles += count * (max(compute, load, store) + stalls)
         beats += count * (load + len(tiles) * written)
     fill = 2 * LATENCY + len(bundles[0].inputs) * spatial_tiles[0][0].load_beats
-    drain = LATENCY + geometry.store_beats(spatial_tiles[-1][0]) * store_cycles(layer, config) + PARAMETER_BEATS
+    drain = LATENCY + geometry.store_values(spatial_tiles[-1][0]) * store_cycles(layer, config) + PARAMETER_BEATS
     return cycles + fill + drain, beats, chunk, False
 
 

@@ -130,6 +130,7 @@ class PlainMapping(ConvMapping):
     """The layer as it is: what every machine can do."""
 
     takes_kept = True
+    stores_windows = True
 
     @classmethod
     def propose(cls, context: LayerContext[Conv]) -> "PlainMapping | None":
@@ -213,7 +214,7 @@ class ConvCost:
             for steps, beats, spread in self.steps)
 
     def _store(self, spatial: SpatialTile, blocks: int) -> int:
-        return blocks * (self.geometry.store_beats(spatial) * self.store_cycles + PARAMETER_BEATS)
+        return blocks * (self.geometry.store_values(spatial) * self.store_cycles + PARAMETER_BEATS)
 
     def estimate(self, spatial_tiles: Sequence[tuple[SpatialTile, int]]) -> Estimate:
         depth = self.config.input_depth

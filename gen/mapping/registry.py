@@ -38,7 +38,7 @@ def choose(context: LayerContext[Layer]) -> Mapping:
     refusal = LayerError(context.layer.name, f"no machine computes layers of the kind {context.layer.op}; leave it to "
                                              "the processor", code="layer-kind", kind=context.layer.op)
     for kind in MAPPINGS:
-        if not isinstance(context.layer, kind.takes):
+        if not isinstance(context.layer, kind.takes) or context.layer.windows != (1, 1) and not kind.stores_windows:
             continue
         try:
             mapping = kind.propose(context)

@@ -2,27 +2,13 @@
 
 from dataclasses import replace
 
-from gen.ir.epilogue.base import StoreOp
-from gen.ir.epilogue.chain import appended
+from gen.ir.epilogue.chain import appended, with_stage
 from gen.ir.epilogue.upsample import MAX_REPEATS
 from gen.ir.graph import Graph, Layer
 from gen.ir.queries import count_readers, used_tensors
-from gen.ir.tensor import Requantize, Tensor
+from gen.ir.tensor import Tensor
 
 __all__ = ["fuse_copies"]
-
-
-def _first_stages(maker: Layer, copy: Layer) -> tuple[Requantize, tuple[StoreOp, ...]] | None:
-    """First stage and epilogue of ``maker`` with the first stage of ``copy`` after them: the last operation that
-    changes values takes it up.
-    """
-    stage, epilogue, clip = maker.requantize, maker.epilogue, copy.requantize
-    last = next((number for number in reversed(range(len(epilogue))) if not epilogue[number].keeps_values), None)
-    if last is None:
-        low, high = clip.clipped(stage.low, stage.high)
-        return (replace(stage, low=low, high=high), epilogue) if clip.only_clips else None
-    merged = epilogue[last].absorb(clip, stage.zero_point)
-    return None if merged is None else (stage, (*epilogue[:last], merged, *epilogue[last + 1:]))
 
 
 def _merged(graph: Graph, maker: Layer, copy: Layer) -> Layer | None:
@@ -34,7 +20,7 @@ def _merged(graph: Graph, maker: Layer, copy: Layer) -> Layer | None:
         return None
     if maker.repeats[1] * copy.repeats[1] > MAX_REPEATS:
         return None
-    stages = _first_stages(maker, copy)
+    stages = with_stage(maker.requantize, maker.epilogue, copy.requantize)
     if stages is None:
         return None
     stage, epilogue = stages

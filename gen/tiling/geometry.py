@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from math import prod
+from math import lcm, prod
 
 from cores.arch.isa import Opcode, WordForm, largest_field
 from cores.arch.numerics import MAP_PIXELS
@@ -89,6 +89,8 @@ class Geometry:
     column_step: int = 1
     #: How often each row and each column of the output is written.
     repeats: tuple[int, int] = (1, 1)
+    #: Rows and columns of the output of which one value is written; tiles have whole windows.
+    windows: tuple[int, int] = (1, 1)
 
     @classmethod
     def of(cls, layer: Layer, source: Tensor, target: Tensor, *, packed_in: bool = False, packed_out: bool = False,
@@ -115,6 +117,7 @@ class Geometry:
                 f"upsampled rows are at most {_MAX_STORE_PITCH:,} pixels apart; cut the image in front of the model")
         flat = height == 1 or layer.repeats[0] == 1 and (width % MAP_PIXELS == 0 or not (packed_in or packed_out))
         column_step = MAP_PIXELS if packed_out else 1
+        flat = flat and layer.windows == (1, 1)
         if (rows, cols) == (1, 1) and tuple(layer.stride) == (1, 1) and not any(pads) and flat:
             return cls((1, 1), (1, 1), pads, (1, height * width), (1, out_height * out_width), column_step=column_step,
                        repeats=layer.repeats)
@@ -128,7 +131,7 @@ class Geometry:
                 f"padding is at most {_MAX_PAD_SIDE} columns and {MAX_PAD_ROWS} rows a side, not {pads}")
         row_skip = stride[0] if rows == 1 and not any(pads[::2]) else 1
         return cls((rows, cols), stride, pads, (height, width), (out_height, out_width), row_skip, column_step,
-                   layer.repeats)
+                   layer.repeats, layer.windows)
 
     def spatial_tile(self, y: int, rows: int, x: int, cols: int, config: NpuConfig) -> SpatialTile:
         """The tile of output rows ``y..y+rows`` and columns ``x..x+cols``."""
@@ -176,9 +179,17 @@ class Geometry:
         """Output columns of an accumulator word."""
         return config.word_columns(spread=spread)
 
+    def store_values(self, spatial: SpatialTile) -> int:
+        """Values of a channel that stores make of a tile, those of a window counted one by one."""
+        return spatial.rows * spatial.cols * prod(self.repeats)
+
     def store_beats(self, spatial: SpatialTile) -> int:
         """Beats of a block of a tile's output."""
-        return spatial.rows * spatial.cols * prod(self.repeats)
+        return self.store_values(spatial) // prod(self.windows)
+
+    def row_words(self, spatial: SpatialTile, config: NpuConfig, *, spread: bool = False) -> int:
+        """Accumulator words from a row of a tile to the next, as STORE_MAXIMUM has them."""
+        return -(-spatial.cols // self.word_columns(config, spread=spread))
 
     @property
     def word_rows(self) -> int:
@@ -275,9 +286,10 @@ def tilings(geometry: Geometry, config: NpuConfig, *, spread: bool = False) -> I
     All that differ in the largest tile, those of few tiles first.
     """
     height, width = geometry.output_size
-    step = max(geometry.word_columns(config, spread=spread), geometry.column_step)
-    units = -(-width // step)
-    for col_parts in part_counts(units, -(-units // (_MAX_COLS // geometry.repeats[1] // step))):
+    step = lcm(max(geometry.word_columns(config, spread=spread), geometry.column_step), geometry.windows[1])
+    row_step = lcm(geometry.word_rows, geometry.windows[0])
+    units, most = -(-width // step), _MAX_COLS // (geometry.repeats[1] * geometry.windows[0])
+    for col_parts in part_counts(units, -(-units // (most // step))):
         columns = split(width, col_parts, step)
-        for row_parts in part_counts(-(-height // geometry.word_rows)):
-            yield split(height, row_parts, geometry.word_rows), columns
+        for row_parts in part_counts(-(-height // row_step)):
+            yield split(height, row_parts, row_step), columns

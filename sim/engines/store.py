@@ -8,7 +8,7 @@ import numpy as np
 from cores.arch.error_codes import ErrorCode, LimitCode
 from cores.arch.instruction import Instruction
 from cores.arch.isa import CHAIN, SECOND_STAGES, Opcode, Queue, WordForm
-from cores.arch.numerics import FACTOR_BITS, MAX_SHIFT, MIN_SHIFT, PARAMETER_BYTES
+from cores.arch.numerics import FACTOR_BITS, MAX_SHIFT, MAXIMUM_SIDE, MIN_SHIFT, PARAMETER_BYTES
 
 from .. import golden
 from ..errors import HazardError, MachineError
@@ -73,11 +73,14 @@ def _store(machine: Machine, index: int, geometry: Instruction, chain: Mapping[O
            instruction: Instruction, loaded: Mapping[Opcode, Any]) -> Steps:
     """STORE: for each block its parameters, then its pixels with their residual beats. ``loaded``: by operations.
 
-    With ``repeats`` neighbouring columns have the same sums.
+    With ``repeats`` neighbouring columns have the same sums, unless these are the two rows of STORE_MAXIMUM.
     """
     config, accumulators = machine.config, machine.accumulators
     rows, bank = geometry["rows"], instruction["bank"]
     columns = np.arange(geometry["cols"]) // (1 + instruction["repeats"])
+    if Opcode.STORE_MAXIMUM in chain:
+        _check_maximum(machine, index, geometry, chain, instruction)
+        rows, columns = rows * MAXIMUM_SIDE, np.arange(geometry["cols"] // MAXIMUM_SIDE)
     cols, count = int(columns[-1]) + 1, rows * len(columns)
     signs_alone, tiles = Opcode.STORE_SIGNS in chain, geometry["words"] == WordForm.TILES
     if geometry["local"] and signs_alone:
@@ -89,7 +92,7 @@ def _store(machine: Machine, index: int, geometry: Instruction, chain: Mapping[O
         if instruction["blocks"] > held:
             raise MachineError(ErrorCode.BUFFER, index, f"{instruction['blocks']} blocks of a bank of {held}")
         if tiles:
-            places, signs = tile_places(machine, index, geometry, cols)
+            places, signs = tile_places(machine, index, geometry, rows, cols)
         else:
             places, signs = sum_places(machine, index, geometry, rows, cols), None
     second = _second_stage(chain)
@@ -110,7 +113,7 @@ def _store(machine: Machine, index: int, geometry: Instruction, chain: Mapping[O
             if signs is not None:
                 sums = accumulators.wrap((sums * signs[..., None]).sum(axis=1))
         sums = sums.reshape(rows, cols, -1)[:, columns].reshape(count, -1)
-        values = _activations(machine, index, geometry, chain, parameters, sums, residual, loaded)
+        values = _activations(machine, index, (rows, len(columns)), chain, parameters, sums, residual, loaded)
         if signs_alone:
             values = pack_map(values).view(np.int8)
         write = _keep_rows if geometry["local"] else _write_rows
@@ -167,13 +170,33 @@ def _take_pooled(machine: Machine, rows: int, columns: np.ndarray,
     return np.concatenate(pooled), np.concatenate(residual) if add else None
 
 
-def _activations(machine: Machine, index: int, geometry: Instruction, chain: Mapping[Opcode, Instruction],
+def _check_maximum(machine: Machine, index: int, geometry: Instruction, chain: Mapping[Opcode, Instruction],
+                   instruction: Instruction) -> None:
+    """Raise HazardError unless a STORE's results come as maxima of 2x2 want them."""
+    def require(passed: bool, what: str) -> None:
+        if not passed:
+            raise HazardError(index, f"maxima of 2x2 {what}", code="chain-hazard")
+
+    words = geometry["words"]
+    require(not instruction["pooled"] and words != WordForm.ALTERNATE,
+            "are of sums whose rows are in words of their own")
+    require(not geometry["local"], "are not stored to the input buffer")
+    require(Opcode.STORE_ADD not in chain and Opcode.STORE_MULTIPLY not in chain, "are not of two tensors")
+    require(geometry["cols"] % MAXIMUM_SIDE ** 2 == 0 and instruction["repeats"] == MAXIMUM_SIDE - 1,
+            "are of two rows, a column after the other")
+    across = geometry["cols"] // MAXIMUM_SIDE
+    pixels = machine.config.word_columns(spread=words == WordForm.SPREAD)
+    apart = 0 if words == WordForm.TILES else -(-across // pixels)
+    require(chain[Opcode.STORE_MAXIMUM]["row_words"] == apart, f"of rows {apart} words apart")
+
+
+def _activations(machine: Machine, index: int, size: tuple[int, int], chain: Mapping[Opcode, Instruction],
                  parameters: np.ndarray, sums: np.ndarray, residual: np.ndarray | None,
                  loaded: Mapping[Opcode, Any]) -> np.ndarray:
-    """(rows, cols, tn) int8 of ``sums`` (rows * cols, tn): what the chain makes of them."""
+    """What the chain makes of ``sums`` (rows * cols, tn), ``size`` (rows, cols): int8 (..., ..., tn)."""
     words = np.ascontiguousarray(parameters).reshape(-1).view("<u4").reshape(-1, 2)
     bias, multiplier, shift = words[:, 0].view("<i4").astype(np.int64), words[:, 1] & 0x1FFFF, words[:, 1] >> 24 & 0x3F
-    shape = (-1, geometry["rows"], geometry["cols"])
+    shape = (-1, *size)
     first, second = chain[Opcode.STORE_REQUANT], _second_stage(chain)
     if machine.strict:
         half = 1 << machine.config.acc_width - 1

@@ -1,5 +1,6 @@
 """Time of the store engine and the write bus after it."""
 
+import math
 from collections import deque
 from collections.abc import Generator, Mapping
 
@@ -136,7 +137,8 @@ class Store:
         origin = wanted + RequantizerTiming.SECOND
         pace = WinogradSumsTiming.WORDS if tiles else turns.cycles
         # Pixels of a beat.
-        group = MAP_PIXELS if signs else 1
+        group = MAP_PIXELS if signs else math.prod(
+            stage.VALUES for stage in stages_of(config) if stage.OPCODE in chain)
         latency = RequantizerTiming.latency(config, add=add) + sum(stage.LATENCY for stage in stages_of(config))
         latency += FifoTiming.LATENCY if local else STORE_TO_BUS
         port = 1 if local or shared.dram is None else shared.dram.timing.write_pace

@@ -299,6 +299,45 @@ async def full_rate_of_signs(dut):
         assert (np.diff(environment.beat_cycles) == rate).all(), environment.beat_cycles
 
 
+@cocotb.test(skip=not CONFIG.maximum)
+@cocotb.parametrize(stalls=[0.0, 0.4])
+async def maxima(dut, stalls):
+    """Among other STOREs, without a stall and with many; a store of signs after one of maxima and the other way round.
+    """
+    rng = begin(dut)
+    forms = [words for words in FORMS if words != WordForm.ALTERNATE]
+    stimulus = StoreStimulus(CONFIG, rng)
+    for number in range(10):
+        words = WordForm(rng.choice(forms))
+        if number % 3 == 2:
+            stimulus.geometry(rows=2, cols=int(rng.integers(1, 12)), words=words)
+            stimulus.chain(add=bool(rng.random() < 0.5), signs=bool(CONFIG.binary_rows))
+        else:
+            stimulus.maxima(rows=int(rng.integers(1, 4)), cols=int(rng.integers(1, 6)), words=words)
+        repeats = 1 if Opcode.STORE_MAXIMUM in stimulus.operations else 0
+        stimulus.store(blocks=blocks_of_bank(words), bank=number % 2, post_compute=1, wait_compute=1,
+                       post_load=number % 2, repeats=repeats)
+    environment = await start(dut, stimulus, **{"": stalls})
+    await environment.run()
+    environment.check()
+
+
+@cocotb.test(skip=not CONFIG.maximum)
+async def full_rate_of_maxima(dut):
+    """A value a cycle, also where the write engine takes none for a while: a beat each four."""
+    rng = begin(dut)
+    stimulus = StoreStimulus(CONFIG, rng)
+    stimulus.maxima(rows=4, cols=6, words=WordForm.PIXELS)
+    while stimulus.bends:
+        stimulus.instructions.clear()
+        stimulus.maxima(rows=4, cols=6, words=WordForm.PIXELS)
+    stimulus.store(blocks=1, bank=1, post_compute=1, wait_compute=1, repeats=1)
+    environment = await start(dut, stimulus)
+    await environment.run()
+    environment.check()
+    assert (np.diff(environment.beat_cycles) == 4).all(), environment.beat_cycles
+
+
 @cocotb.test(skip=not CONFIG.local_store)
 async def local_rate(dut):
     """A beat a cycle into the buffer, over rows and blocks; the token when the last is there, a cycle later."""

@@ -15,7 +15,7 @@ from cores.config import NpuConfig
 from cores.store.chain import Chain
 from sim.golden import requantize
 from sim.signs import pack_map
-from sim.store_operations import leaky, product, residual_add
+from sim.store_operations import leaky, maxima, product, residual_add
 from tests.cores.store_values import random_clip
 
 __all__ = [
@@ -67,7 +67,8 @@ def takes_residuals(chain: Operations) -> bool:
 
 
 def chain_result(chain: Operations, source: np.ndarray, channels, residual: np.ndarray | None) -> np.ndarray:
-    """int8 (lanes, rows, cols) of ``source``, int64 of the same shape; rows of signs, if the chain has these.
+    """int8 (lanes, rows, cols) of ``source``, int64 of the same shape; rows of signs, or of maxima, if the chain has
+    these.
 
     ``channels``: (bias, multiplier, shift). ``residual``: of a shape that broadcasts to that of ``source``.
     """
@@ -76,6 +77,8 @@ def chain_result(chain: Operations, source: np.ndarray, channels, residual: np.n
     stage = second_stage(chain)
     if stage is not None:
         result = second_result(stage, result, residual)
+    if Opcode.STORE_MAXIMUM in chain:
+        result = maxima(result)
     if Opcode.STORE_SIGNS in chain:
         result = pack_map(result.transpose(1, 2, 0)).transpose(2, 0, 1)
     return result
@@ -100,7 +103,7 @@ def kept_chain(config: NpuConfig, chain: Operations) -> dict:
     stage = second_stage(chain)
     flags = {"adds": stage is not None, "leaky": Opcode.STORE_LEAKY in chain,
              "multiplies": Opcode.STORE_MULTIPLY in chain, "signs": Opcode.STORE_SIGNS in chain,
-             "table": Opcode.STORE_TABLE in chain}
+             "table": Opcode.STORE_TABLE in chain, "maximum": Opcode.STORE_MAXIMUM in chain}
     second = {"second": {stage.opcode.name.lower().removeprefix("store_"): word(stage)}} if stage else {}
     return {"requant": word(chain[Opcode.STORE_REQUANT]), "begun": 1, **second,
             **{name: int(value) for name, value in flags.items() if name in Chain(config).members}}

@@ -10,8 +10,15 @@ from cores.arch.isa import Opcode, WordForm
 from cores.arch.numerics import POOL_WIDTH
 from cores.config import NpuConfig
 from sim.golden import winograd_output
-from tests.cores.store_chain import chain_result, random_chain, second_stage, takes_residuals
-from tests.cores.store_values import pack, pack_parameters, random_channels, random_sources
+from tests.cores.store_chain import (
+    chain_of,
+    chain_result,
+    random_chain,
+    random_second_stage,
+    second_stage,
+    takes_residuals,
+)
+from tests.cores.store_values import pack, pack_parameters, random_channels, random_clip, random_sources
 
 __all__ = ["StoreStimulus"]
 
@@ -72,6 +79,20 @@ class StoreStimulus:
         for operation in self.operations.values():
             self.give(operation)
 
+    def maxima(self, *, rows: int, cols: int, words: WordForm) -> None:
+        """Geometry and chain of maxima, ``rows`` of ``cols`` each; they may bend before."""
+        tiles = -(-rows * cols // self.config.pixel_lanes)
+        self.geometry(rows=rows, cols=4 * cols, words=words, position_words=tiles + int(self.rng.integers(3)))
+        across = 1 if words == WordForm.TILES else self.config.word_columns(spread=words == WordForm.SPREAD)
+        apart = 0 if words == WordForm.TILES else -(-2 * cols // across)
+        stage = random_second_stage(self.config, self.rng)
+        self.operations = chain_of(
+            Instruction(Opcode.STORE_REQUANT, **random_clip(self.rng)),
+            *([stage] if stage.opcode == Opcode.STORE_LEAKY else []),
+            Instruction(Opcode.STORE_MAXIMUM, row_words=apart))
+        for operation in self.operations.values():
+            self.give(operation)
+
     @property
     def bends(self) -> bool:
         return Opcode.STORE_LEAKY in self.operations
@@ -98,6 +119,8 @@ class StoreStimulus:
         index = self.emit(Opcode.STORE, offset=offset, blocks=blocks, bank=bank, pooled=int(pooled), repeats=repeats,
                           **flags)
         columns = np.arange(cols) // (1 + repeats)
+        if Opcode.STORE_MAXIMUM in self.operations:
+            rows, columns = 2 * rows, np.arange(cols // 2)
         pixels = int(columns[-1]) + 1
         self.flags.append({"index": index, "bank": bank, **flags})
         limit = 1 << width - 1
@@ -129,11 +152,11 @@ class StoreStimulus:
                     self.entries.append((col % config.banks, entry + col // config.banks, beat))
                 continue
             self.beats += results
-            for row in range(rows):
+            for row in range(result.shape[1]):
                 start = offset + block * geometry["block_pitch"] + row * geometry["row_pitch"]
                 self.runs.append({"start": start, "beats": result.shape[2], "index": index,
                                   "post": flags.get("post_load", 0),
-                                  "last": int(block == blocks - 1 and row == rows - 1)})
+                                  "last": int(block == blocks - 1 and row == result.shape[1] - 1)})
         self.banks.append(None if pooled else {word: pack(values, width) for word, values in words.items()})
 
     def _fill_tiles(self, words: dict[int, np.ndarray], block: int, source: np.ndarray) -> None:

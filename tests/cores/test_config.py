@@ -148,7 +148,7 @@ def test_digest_tells_every_field_apart():
     others = [dataclasses.replace(config, **change) for change in (
         {"oc_lanes": 64}, {"ic_lanes": 32}, {"nnz_lanes": 8}, {"pixel_lanes": 1}, {"select_fanin": 4},
         {"acc_width": 32}, {"input_depth": 1024}, {"acc_depth": 512}, {"queue_depth": 8}, {"depthwise": 1},
-        {"winograd": 1}, {"table": 1}, {"product": 1}, {"limits": 1}, {"store_multipliers": 2},
+        {"winograd": 1}, {"table": 1}, {"product": 1}, {"limits": 1}, {"store_multipliers": 2}, {"maximum": 1},
         {"stochastic_rows": 8, "stochastic_bits": 1},
         {"stochastic_rows": 8, "stochastic_bits": 1, "stochastic_circuit": 5},
         {"stochastic_rows": 8, "stochastic_bits": 2})]
@@ -158,7 +158,8 @@ def test_digest_tells_every_field_apart():
 def test_a_machine_without_a_later_unit_is_the_one_it_was():
     """Its file, and so its fingerprint, say nothing of the unit."""
     config = NpuConfig.preset(64)
-    later = {"table", "product", "stochastic_rows", "stochastic_circuit", "stochastic_bits", "limits"}
+    later = {"table", "product", "stochastic_rows", "stochastic_circuit", "stochastic_bits", "limits",
+             "maximum"}
     assert later.isdisjoint(config.to_dict()) and NpuConfig.from_dict(config.to_dict()) == config
     assert NpuConfig.from_json(NpuConfig.preset(64, table=1).to_json()).table == 1
     assert NpuConfig.from_json(NpuConfig.preset(64, product=1).to_json()).product == 1
@@ -205,7 +206,7 @@ def test_features_by_name():
     fields = NpuConfig.preset(256).feature_fields(["depthwise", "binary"])
     assert fields == {"depthwise": 1, "local_store": 0, "gather": 1, "binary_rows": 8, "winograd": 0, "table": 0,
                       "product": 0, "stochastic_rows": 0, "stochastic_circuit": 0, "stochastic_bits": 0,
-                      "rows": 0, "turn": 0, "store_multipliers": 0, "limits": 0}
+                      "rows": 0, "turn": 0, "store_multipliers": 0, "maximum": 0, "limits": 0}
     assert set(fields) <= {field.name for field in dataclasses.fields(NpuConfig)}
     with pytest.raises(ConfigError, match="no feature 'speed'; there are depthwise, "):
         NpuConfig().feature_fields(["speed"])

@@ -14,6 +14,7 @@ CONFIGS = {
     "plain": NpuConfig(oc_lanes=8, ic_lanes=8, nnz_lanes=1),
     "local": NpuConfig(oc_lanes=8, ic_lanes=8, nnz_lanes=2, depthwise=1, local_store=1, input_depth=256),
     "binary": NpuConfig(oc_lanes=16, ic_lanes=16, nnz_lanes=1, gather=1, binary_rows=1, address_width=32),
+    "maximum": NpuConfig(oc_lanes=8, ic_lanes=8, nnz_lanes=1, maximum=1),
 }
 #: Writable regions: first beat, and the one after the last.
 REGIONS = ((0, 1 << 20), (1 << 19, 1 << 28))
@@ -25,7 +26,7 @@ class RunsBench(Bench):
 
     def __init__(self, config, **options):
         self.config, self.runs = config, StoreRuns(config)
-        self.signs = 0      # rows are written as signs
+        self.signs = self.maximum = 0       # rows are written as signs, or maxima
         super().__init__(self.runs, **options)
         self.data_address = 4096 * int(self.rng.integers(1 << 8))
 
@@ -34,7 +35,10 @@ class RunsBench(Bench):
         rng, config = self.rng, self.config
         fields = {"rows": rng.integers(1, 5), "cols": rng.choice([1, 7, 8, 9, 4095]),
                   "row_pitch": rng.integers(0, 5000), "block_pitch": rng.integers(0, 20000)}
-        self.signs = int(config.binary_rows and rng.integers(2))
+        self.signs, self.maximum = (
+            int(bool(unit) and rng.integers(2)) for unit in (config.binary_rows, config.maximum))
+        if self.maximum:
+            fields["cols"] = rng.choice([4, 8, 4092])
         blocks = int(rng.integers(1, 4))
         if config.local_store and rng.integers(2):
             fields |= {"local": 1, "row_pitch": rng.integers(0, 3) * 5, "block_pitch": rng.integers(0, 60)}
@@ -46,7 +50,7 @@ class RunsBench(Bench):
                                      post_load=int(rng.integers(2)), post_compute=int(rng.integers(2)))
 
     def beats(self, geometry: Instruction) -> int:
-        return -(-geometry["cols"] // 8) if self.signs else geometry["cols"]
+        return -(-geometry["cols"] // 8) if self.signs else geometry["cols"] // (4 if self.maximum else 1)
 
     def expected(self, geometry: Instruction, store: Instruction, index: int) -> list[dict[str, int]]:
         runs = []
@@ -70,6 +74,8 @@ class RunsBench(Bench):
             ctx.set(Value.cast(port), int.from_bytes(encode(value), "little"))
         if self.config.binary_rows:
             ctx.set(self.runs.signs, self.signs)
+        if self.config.maximum:
+            ctx.set(self.runs.maximum, self.maximum)
         for port, number in ((self.runs.index, index), (self.runs.write_start, region[0]),
                              (self.runs.data_beats, region[1]), (self.runs.data_address, self.data_address)):
             ctx.set(port, number)

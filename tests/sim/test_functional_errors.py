@@ -214,6 +214,24 @@ def test_chains_that_are_none():
     hazard("signs do not go through STORE_TABLE", fill, requant(), loaded, signs, config=config)
 
 
+def test_maxima_that_are_none():
+    """Of pooled pixels, of two tensors, to the buffer, of columns in another order, or of rows that lie elsewhere."""
+    config = replace(SMALL, maximum=1, local_store=1, gather=1, binary_rows=SMALL.oc_lanes)
+    maximum, words = Instruction(Opcode.STORE_MAXIMUM, row_words=2), 2 * SMALL.pixel_lanes
+
+    def found(text, *chain, store=(), **geometry):
+        hazard(text, PARAMETERS, store_set(**{"rows": 1, "cols": 2 * words, **geometry}), requant(), *chain,
+               Instruction(Opcode.STORE, **{"offset": 600, "blocks": 1, "repeats": 1, **dict(store)}), config=config)
+
+    found("sums whose rows are in words of their own", maximum, store={"pooled": 1})
+    found("not of two tensors", Instruction(Opcode.STORE_ADD, shift=20), maximum)
+    found("not stored to the input buffer", maximum, local=1)
+    found("of two rows, a column after the other", maximum, store={"repeats": 0})
+    found("of two rows, a column after the other", maximum, cols=2 * words + 2)
+    found("of rows 2 words apart", Instruction(Opcode.STORE_MAXIMUM, row_words=1))
+    hazard("signs do not go through STORE_MAXIMUM", requant(), maximum, Instruction(Opcode.STORE_SIGNS), config=config)
+
+
 def test_never_there():
     weights = Instruction(Opcode.LOAD_WGT, offset=0, beats=2)
     compute = Instruction(Opcode.COMPUTE, blocks=1, groups=1, first=1)

@@ -10,6 +10,7 @@ from cores.config.units import (
     fusion,
     gather,
     limits,
+    maximum,
     product,
     rows,
     stages,
@@ -24,12 +25,13 @@ __all__ = ["UNITS", "Settings", "Unit"]
 
 UNITS: tuple[Unit, ...] = tuple(
     module.UNIT for module in (
-        depthwise, fusion, gather, binary, winograd, table, product, stochastic, rows, turn, stages, limits))
+        depthwise, fusion, gather, binary, winograd, table, product, stochastic, rows, turn, stages, maximum, limits))
 
 
 @dataclass(frozen=True, kw_only=True)
 class Settings(
     limits.LimitsSettings,
+    maximum.MaximumSettings,
     stages.StagesSettings,
     rows.RowsSettings,
     turn.TurnSettings,

@@ -22,8 +22,8 @@ EQUAL = np.zeros(())
 
 @dataclass(frozen=True)
 class Setting:
-    """The layer that an operation is part of: its first stage, its output, how often that has each row and column of
-    its result, and the graph's tensors.
+    """The layer that an operation is part of: its first stage, its output, before windows of it become one value, how
+    often that has each row and column of its result, and the graph's tensors.
     """
 
     first: Requantize
@@ -80,6 +80,11 @@ class StoreOp(ABC):
         """How often each row and each column is there after it: what it changes of the shape."""
         return 1, 1
 
+    @property
+    def windows(self) -> tuple[int, int]:
+        """Rows and columns of values of which it makes one: what else it can change of the shape."""
+        return 1, 1
+
     # -- arithmetic ----------------------------------------------------------------------------------------------
 
     @abstractmethod
@@ -133,7 +138,7 @@ class StoreOp(ABC):
     def encode(self, *, broadcast: bool) -> dict[str, int]:
         """Fields of its instruction; ``broadcast``: the other operand is one number for all pixels of a channel.
 
-        One that has `constants` has a field ``load``, which is 0 here.
+        One that has `constants` has a field ``load``, one that reads two rows ``row_words``: both are 0 here.
         """
         return {}
 

@@ -1,12 +1,13 @@
 """Which operations a store can do at once: the one rule, from the instruction set's chain."""
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from cores.arch.isa import SECOND_STAGES, Opcode
 from gen.ir.epilogue.base import StoreOp
-from gen.ir.tensor import Tensor
+from gen.ir.tensor import Requantize, Tensor
 
-__all__ = ["appended", "chain_problems"]
+__all__ = ["appended", "chain_problems", "with_stage"]
 
 
 def _place(op: StoreOp) -> tuple[int, str]:
@@ -55,3 +56,16 @@ def appended(epilogue: tuple[StoreOp, ...], op: StoreOp, *, source: Tensor | Non
     if applied is None or op.centred and point != first or any(chain_problems(longer := (*epilogue, applied))):
         return None
     return longer
+
+
+def with_stage(stage: Requantize, epilogue: tuple[StoreOp, ...],
+               after: Requantize) -> tuple[Requantize, tuple[StoreOp, ...]] | None:
+    """First stage and epilogue of a layer with the first stage ``after`` of a layer that follows, which the last
+    operation that changes values takes up; None if it cannot.
+    """
+    last = next((number for number in reversed(range(len(epilogue))) if not epilogue[number].keeps_values), None)
+    if last is None:
+        low, high = after.clipped(stage.low, stage.high)
+        return (replace(stage, low=low, high=high), epilogue) if after.only_clips else None
+    merged = epilogue[last].absorb(after, stage.zero_point)
+    return None if merged is None else (stage, (*epilogue[:last], merged, *epilogue[last + 1:]))

@@ -77,7 +77,7 @@ class Table(StoreOp):
                 return None
             stage = after.bias[:1], after.multiplier[:1], after.shift[:1]
             values = requantize(self.values[None, None], *stage, after.zero_point, after.low, after.high).reshape(-1)
-        elif after.others or after.repeats != (1, 1):
+        elif after.others or not after.repeats == after.windows == (1, 1):
             return None
         else:
             values = after.eval(self.values, (), point)

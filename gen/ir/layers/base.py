@@ -75,6 +75,12 @@ class Layer(ABC):
         down, across = zip(*(op.repeats for op in self.epilogue), strict=True) if self.epilogue else ((), ())
         return prod(down), prod(across)
 
+    @cached_property
+    def windows(self) -> tuple[int, int]:
+        """Rows and columns of its result of which its output has one value; the windows do not overlap."""
+        rows, cols = zip(*(op.windows for op in self.epilogue), strict=True) if self.epilogue else ((), ())
+        return prod(rows), prod(cols)
+
     def padding(self, zero_point: int) -> int:
         """What lies around its input, whose zero point this is."""
         return zero_point if self.pad_value is None else self.pad_value
@@ -86,7 +92,7 @@ class Layer(ABC):
         """Channels of its output, if that is its input."""
 
     def size(self, source: Tensor) -> tuple[int, int]:
-        """Rows and columns of what it makes of that, before they are repeated: one for each of its windows."""
+        """Rows and columns of what it makes of that, before its epilogue changes them: one for each of its windows."""
         (rows, cols), (top, left, bottom, right) = self.kernel, self.pads
         return (output_size(source.shape[1], rows, self.stride[0], top, bottom),
                 output_size(source.shape[2], cols, self.stride[1], left, right))

@@ -61,7 +61,8 @@ class WinogradGeometry(Geometry):
         """The geometry of a layer that has tiles. Raises LayerError where `Geometry.of` does."""
         plain = Geometry.of(layer, source, target)
         return cls(plain.kernel, plain.stride, plain.pads, plain.input_size, plain.output_size,
-                   repeats=plain.repeats, shifts=layer.winograd.shifts if layer.winograd else ())
+                   repeats=plain.repeats, windows=plain.windows,
+                   shifts=layer.winograd.shifts if layer.winograd else ())
 
     @staticmethod
     def tiles(spatial: SpatialTile) -> int:
@@ -103,6 +104,9 @@ class WinogradGeometry(Geometry):
             "tile_cols": -(-spatial.cols // 2), "position_pitch": spatial.row_pitch,
         }
 
+    def row_words(self, spatial: SpatialTile, config: NpuConfig, *, spread: bool = False) -> int:
+        return 0
+
     def store_fields(self, spatial: SpatialTile, config: NpuConfig, *, spread: bool = False) -> Mapping[str, int]:
         return {"words": WordForm.TILES, "position_words": self.words(spatial, config)}
 
@@ -116,6 +120,8 @@ class WinogradGeometry(Geometry):
 @dataclass(frozen=True, eq=False, kw_only=True)
 class WinogradMapping(ConvMapping):
     """A layer in transformed tiles: in the narrow form if it has one, else in the exact one, which changes no value."""
+
+    stores_windows = True
 
     #: Taken wherever it can be.
     demanded: bool = False
@@ -208,14 +214,14 @@ def _plan(layer: Conv, geometry: WinogradGeometry, target: Tensor, tiles: TileSl
             side = out_blocks * (PARAMETER_BEATS + others * written)
             load = in_blocks * spatial.load_beats * rounds + weight_beats + side
             transform = in_blocks * POSITIONS * geometry.tiles(spatial) * rounds
-            store = out_blocks * (written * WinogradSumsTiming.WORDS + PARAMETER_BEATS)
+            store = out_blocks * (geometry.store_values(spatial) * WinogradSumsTiming.WORDS + PARAMETER_BEATS)
             # Where only one block has room, its successor is loaded when it is done.
             alone = not held and 2 * spatial.entries > depth
             cycles += count * (max(compute, load, transform, store) + alone * min(max(load, transform), compute))
             beats_moved += count * (load + out_blocks * written)
         first, last = spatial_tiles[0][0], spatial_tiles[-1][0]
         fill = 2 * LATENCY + POSITIONS * geometry.tiles(first)
-        drain = LATENCY + min(config.oc_groups, out_blocks) * geometry.store_beats(last) * WinogradSumsTiming.WORDS
+        drain = LATENCY + min(config.oc_groups, out_blocks) * geometry.store_values(last) * WinogradSumsTiming.WORDS
         return cycles + fill + drain, beats_moved, 1, held
 
     found = []

@@ -23,14 +23,15 @@ EXECUTES: Mapping[str, Opcode | StepKind] = {
     "loop": Opcode.POOL, "maximum": Opcode.POOL, "sum": Opcode.POOL, "add": Opcode.STORE_ADD,
     "leaky": Opcode.STORE_LEAKY, "table": Opcode.STORE_TABLE, "product": Opcode.STORE_MULTIPLY,
     "dense": StepKind.DENSE, "sparse": StepKind.INDEXED, "depthwise": Opcode.COMPUTE, "gather": Opcode.LOAD_GATHER,
-    "fusion": Opcode.STORE_SET, "binary": StepKind.BINARY, "winograd": Opcode.LOAD_WINOGRAD,
-    "streams": StepKind.STOCHASTIC,
+    "fusion": Opcode.STORE_SET, "maxima": Opcode.STORE_MAXIMUM, "binary": StepKind.BINARY,
+    "winograd": Opcode.LOAD_WINOGRAD, "streams": StepKind.STOCHASTIC,
 }
 
 
 def machines() -> Iterator[NpuConfig]:
     """Of each unit by itself, in small; of some, in the smallest machine that can have it, or makes use of it."""
     yield NpuConfig.preset(16)
+    yield NpuConfig.preset(16, maximum=1)
     for feature in COMPUTING_FEATURES:
         for macs in (256,) if feature == "fusion" else (16, 64, 256):
             try:

@@ -1,0 +1,1 @@
+"""Maxima of 2x2 results as they are stored."""
