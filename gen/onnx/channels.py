@@ -39,7 +39,9 @@ def chosen(graph: GraphBuilder, value: Real) -> Real:
 
 
 def channels_of(graph: GraphBuilder, value: Real, channels: tuple[int, ...]) -> str:
-    """The tensor of some channels of the one that ``value`` is in. Raises NodeError for too many that are apart."""
+    """The tensor of some channels of the one that ``value`` is in, -1 for one of zeros. Raises NodeError for too many
+    that are apart.
+    """
     source = graph.tensors[value.quantised.tensor]
     if channels == tuple(range(source.shape[0])):
         return source.name

@@ -9,6 +9,7 @@ import numpy as np
 from gen.onnx.arrangement import HEAD_BLOCK, VALUE_BLOCK, moved
 from gen.onnx.context import Context
 from gen.onnx.model import NodeError
+from gen.onnx.permuted import selected
 from gen.onnx.refusals import refusal
 from gen.onnx.registry import Inputs
 from gen.onnx.transposed import transposed
@@ -60,7 +61,16 @@ def _product(context: Context, inputs: Inputs) -> Value:
         raise _in_parts()
     block = HEAD_BLOCK if context.node.name in context.graph.scores else VALUE_BLOCK
     outputs = columns if heads == 1 else -(-columns // block) * block
-    found = [_head(context, a, b, numbers, outputs) for numbers in groups]
+    try:
+        found = [_head(context, a, b, numbers, outputs) for numbers in groups]
+    except NodeError as error:
+        if error.code != "rearranged" or parts == 1:
+            raise
+        # Heads whose queries are parts of the pixels, and whose keys are other channels, are taken one by one.
+        groups = groups.reshape(-1, 1)
+        heads, parts = groups.shape
+        outputs = -(-columns // block) * block
+        found = [_head(context, a, b, numbers, outputs) for numbers in groups]
     size = context.graph.tensors[found[0].arguments["input"]].shape[1:]
     order = np.empty((groups.size, pixels, columns), np.int64)
     order[groups] = ((np.arange(heads)[:, None, None, None] * outputs + np.arange(columns)) * (parts * pixels)
@@ -175,13 +185,25 @@ def _is_part(context: Context, value: Real, matrix: np.ndarray) -> bool:
 
 
 def _matrix(context: Context, value: Real, matrix: np.ndarray) -> Real:
-    """The tensor of a matrix (channels, pixels), perhaps part of another. Raises NodeError for values that lie in
-    another way.
+    """The tensor of a matrix (channels, pixels), perhaps part of another, of some of whose pixels a copy is made.
+    Raises NodeError for values that lie in another way.
     """
     if not _lies(context, value, matrix):
-        raise _rearranged()
+        value = _copied(context, value, matrix)
+        matrix = value.order.reshape(matrix.shape)
     order = matrix.reshape(1, len(matrix), *_size(context, value))
     return context.activation(replace(value, quantised=replace(value.quantised, order=order)))
+
+
+def _copied(context: Context, value: Real, matrix: np.ndarray) -> Real:
+    """The tensor of neighbours among the pixels of a value. Raises NodeError where a matrix is anything else."""
+    if not _is_part(context, value, matrix):
+        raise _rearranged()
+    order = matrix.reshape(1, len(matrix), 1, -1)
+    real = selected(context.graph, replace(value, quantised=replace(value.quantised, order=order)))
+    if real is None or not _lies(context, real, real.order.reshape(matrix.shape)):
+        raise _rearranged()
+    return real
 
 
 def _rearranged() -> NodeError:

@@ -1,13 +1,16 @@
 """Rows: the channels of pixels, as Softmax and normalisations take them."""
 
 from dataclasses import replace
+from math import prod
 
 import numpy as np
 
 from cores.arch.isa import Opcode, largest_field
 from cores.arch.rows import MAX_CHANNELS, SUM_BITS
 from gen.onnx.arrangement import HEAD_BLOCK
+from gen.onnx.channels import channels_of
 from gen.onnx.context import Context
+from gen.onnx.model import NodeError
 from gen.onnx.permuted import permuted
 from gen.onnx.pooling import copy
 from gen.onnx.quantise import settled
@@ -40,7 +43,30 @@ def _rows(context: Context, value: Real, axis: int, most: int = MAX_CHANNELS) ->
         one = made(context, real)
         if one is not None and (heads := _heads(context, one, axis)):
             return one, heads
-    return None
+    return _apart(context, real, axis)
+
+
+def _apart(context: Context, real: Real, axis: int) -> tuple[Real, int] | None:
+    """`_rows` of channels that are neighbours, which a 1x1 convolution puts where rows of several heads begin, or of a
+    part of a tensor; None where they are none.
+    """
+    source = context.graph.tensors[real.quantised.tensor]
+    pixels, length = prod(source.shape[1:]), real.order.shape[axis]
+    rows = np.moveaxis(real.order, axis, -1)
+    channel, pixel = np.divmod(rows.reshape(-1, length), pixels)
+    if source.signs or (pixel != pixel[:, :1]).any() or (channel != channel[:, :1] + np.arange(length)).any():
+        return None
+    firsts, head = np.unique(channel[:, 0], return_inverse=True)
+    span = length if len(firsts) == 1 else -(-length // HEAD_BLOCK) * HEAD_BLOCK
+    channels = np.full((len(firsts), span), -1)
+    channels[:, :length] = firsts[:, None] + np.arange(length)
+    try:
+        tensor = channels_of(context.graph, real, tuple(channels.ravel().tolist()))
+    except NodeError:       # too many for a layer
+        return None
+    order = ((head.reshape(-1, 1) * span + np.arange(length)) * pixels + pixel).reshape(rows.shape)
+    made = replace(real.quantised, tensor=tensor, order=np.moveaxis(order, -1, axis))
+    return replace(real, quantised=made), len(firsts)
 
 
 def _heads(context: Context, real: Real, axis: int) -> int:
@@ -69,16 +95,17 @@ def softmax_rows(context: Context, value: Real, axis: int) -> PendingRows | None
 
 def normalised(context: Context, value: Real, epsilon: float, gamma: np.ndarray, beta: np.ndarray, *,
                centred: bool) -> PendingRows | None:
-    """``value`` normalised along its last axis, times ``gamma``, plus ``beta``, (C,) each; None where no machine has
-    it. Scales next to nothing beside the largest one are made that large.
+    """``value`` normalised along its last axis, of each head by itself, times ``gamma``, plus ``beta``, (C,) each; None
+    where no machine has it. Scales next to nothing beside the largest one are made that large.
     """
     found = _rows(context, _in_parts(context, value), value.order.ndim - 1, _MOST_CHANNELS)
-    if found is None or found[1] > 1:
+    if found is None:
         return None
-    real = _narrowed(context, found[0])
+    real, heads = found
+    real = _narrowed(context, real)
     rows, step = moments(real.order.shape[-1], real.scale, real.zero_point, epsilon, centred=centred)
     sizes = np.maximum(np.abs(gamma), np.abs(gamma).max() * _SMALLEST)
-    return _pending(context, real, rows=rows, heads=1, scale=step * sizes, bias=beta, turned=gamma < 0)
+    return _pending(context, real, rows=rows, heads=heads, scale=step * sizes, bias=beta, turned=gamma < 0)
 
 
 def _narrowed(context: Context, real: Real) -> Real:
@@ -117,11 +144,14 @@ def _lying(context: Context, real: Real) -> Real | None:
     return replace(lying, quantised=replace(lying.quantised, order=order))
 
 
-def _pending(context: Context, real: Real, *, scale: np.ndarray | float, bias: np.ndarray | float = 0.0,
+def _pending(context: Context, real: Real, *, heads: int, scale: np.ndarray | float, bias: np.ndarray | float = 0.0,
              turned: np.ndarray | bool = False, **arguments: object) -> PendingRows:
+    """``scale``, ``bias``, ``turned``: one for all channels, or those of each head."""
     tensor, name = context.graph.tensors[real.quantised.tensor], context.node.name
-    spread = [np.full(tensor.shape[0], number) for number in (1.0, 0.0, False)]
+    # Of channels between heads no scale is larger than what the others have room for.
+    spread = [np.full(tensor.shape[0], number) for number in (np.max(scale), 0.0, False)]
     for numbers, given in zip(spread, (scale, bias, turned), strict=True):
-        numbers[:len(given) if isinstance(given, np.ndarray) else None] = given
+        numbers.reshape(heads, -1)[:, :len(given) if isinstance(given, np.ndarray) else None] = given
     return PendingRows(name=name, nodes=(name,), order=real.order, moved_by=real.moved_by, shape=tensor.shape,
-                       arguments={"input": tensor.name, **arguments}, scale=spread[0], bias=spread[1], turned=spread[2])
+                       arguments={"input": tensor.name, "heads": heads, **arguments}, scale=spread[0], bias=spread[1],
+                       turned=spread[2])

@@ -1,6 +1,7 @@
 """Scales that fit what is beside them, where neither samples nor weights say any.
 
-They are those of tensors that are zero on all samples, and of channels whose weights are nothing, or next to nothing.
+They are those of tensors that are zero on all samples, or so small beside what they are made of that this is rounding,
+and of channels whose weights are nothing, or next to nothing.
 Multipliers and biases have bounds, so such a scale is not free: beside the step of a sum 1 may be hundreds.
 """
 
@@ -28,6 +29,8 @@ _LEVELS, _STEPS = 127, 255
 #: A tensor may be so much smaller than another that it is made of, and than the products that it is the sum of:
 #: multipliers reach twice as far.
 _SMALLER, _SMALLER_SUM = 16, 16 * _LEVELS
+#: What is made of something so much larger, or is the average of it, is rounding, and no multiplier reaches as far.
+_ROUNDING = 64 * _LEVELS
 #: A constant in LSBs of the sums, half of what the importer takes as it is (`gen.onnx.quant_scales`).
 _LARGEST_BIAS = 1 << 24
 #: Of weights, for float32.
@@ -41,14 +44,16 @@ _UNITS = 1 << 10
 
 def fit_ranges(model: onnx.ModelProto, plan: Plan, ranges: Mapping[str, tuple[float, float]]
                ) -> dict[str, tuple[float, float]]:
-    """``ranges`` in which tensors that are 0..0 get one of the size that what reads them asks for, else of what they
-    are made of; 0..0 stays where neither is known.
+    """``ranges`` in which tensors that are 0..0, or rounding, get one of the size that what reads them asks for, else
+    of what they are made of; what is neither known stays as it is.
     """
     fitted = dict(ranges)
     known = {name: max(map(abs, ends)) for name, ends in ranges.items() if any(ends)}
+    gains = _Gains(model, plan, known)
+    for name in _rounding(model, gains):
+        del known[name]
     if len(known) == len(ranges):
         return fitted
-    gains = _Gains(model, plan, known)
     wanted, made, least = _wanted(model, gains), dict(known), dict(known)
 
     def settle(name: str) -> None:
@@ -73,6 +78,20 @@ def fit_ranges(model: onnx.ModelProto, plan: Plan, ranges: Mapping[str, tuple[fl
                 least[output] = max((least.get(name, 0.0) * gain * share for name, gain in found.items()), default=0.0)
             settle(output)
     return fitted
+
+
+def _rounding(model: onnx.ModelProto, gains: "_Gains") -> list[str]:
+    """Results of layers and averages that are known, and next to nothing beside what they are made of."""
+    sizes, found = dict(gains.known), list[str]()
+    for node in model.graph.node:
+        made = max((sizes.get(name, 0.0) * gain for name, gain in gains.of(node).items()), default=0.0)
+        of_sums = node.name in gains.layers or node.op_type in AVERAGES
+        for name in node.output:
+            if of_sums and name in gains.known and gains.known[name] * _ROUNDING < made:
+                found.append(name)
+                sizes[name] = made
+            sizes.setdefault(name, made)
+    return found
 
 
 def _wanted(model: onnx.ModelProto, gains: "_Gains") -> dict[str, float]:

@@ -29,6 +29,7 @@ from gen.onnx.runtime import OnnxruntimeError, RuntimeModel
 from gen.quantize.averages import CountedPadding
 from gen.quantize.dynamic import of_running, undo_running
 from gen.quantize.float_weights import float_weights, of_weights
+from gen.quantize.heads import HeadMatrices, SharedFactors
 from gen.quantize.layer_norms import find_layer_norms
 from gen.quantize.linear_attention import LinearAttention
 from gen.quantize.masks import make_masks_finite
@@ -101,7 +102,7 @@ def prepare(model: onnx.ModelProto, whole: Collection[str] = ()) -> onnx.ModelPr
     # onnxruntime moves Transposes into the steps of a normalisation.
     model = drop_casts(_optimised(find_layer_norms(_spread(model, whole))))
     # Some of it once more, as there are more constants now.
-    model = find_layer_norms(make_masks_finite(rewritten(drop_unused(model), SumsApart)))
+    model = find_layer_norms(make_masks_finite(rewritten(drop_unused(model), SumsApart, HeadMatrices, SharedFactors)))
     model = rewritten(model, PixelNorms, LinearAttention, Quotients, Maxima, RepeatedOperands, CountedPadding)
     for apply in (hoist_transposes, sink_transposes, merge_pool_padding, find_prelus, move_shifts, fold_shifts):
         model = apply(model)

@@ -7,8 +7,10 @@ import onnx
 import pytest
 from onnx import numpy_helper
 
+from cores.config import NpuConfig
 from gen.ir.graph import Graph
 from gen.onnx.importer import load_model
+from gen.onnx.machine import Machine
 from gen.quantize.quantize import Quantized
 from tests.gen.float_models import FloatBuilder
 from tests.gen.quantizing import outputs_of, quantized
@@ -27,12 +29,13 @@ def scale_of(model: onnx.ModelProto, name: str) -> np.ndarray:
     return numpy_helper.to_array(constants[f"{name}_scale"])
 
 
-def imported(found: Quantized, x: np.ndarray, folder: Path, *, near: float = 0.01) -> Graph:
+def imported(found: Quantized, x: np.ndarray, folder: Path, *, near: float = 0.01,
+             machine: Machine | None = None) -> Graph:
     """The graph, as all of a model is on the accelerator; its outputs are the float model's but for ``near`` of their
     energy.
     """
     onnx.save(found.model, folder / "q.onnx")
-    model = load_model(folder / "q.onnx")
+    model = load_model(folder / "q.onnx", machine=machine)
     assert not model.remarks
     wanted, made = outputs_of(found.reference, x), outputs_of(found.model, x)
     assert np.square(made - wanted).sum() <= near * np.square(wanted).sum()
@@ -106,6 +109,21 @@ def test_only_zeros(rng: Rng, tmp_path: Path) -> None:
     y = b.conv(b.node("Relu", b.conv("x", 6, 8, pads=[1] * 4)), 8, 4, pads=[1] * 4)
     x = np.zeros((4, *SHAPE), np.float32)
     imported(quantized(b.model(y), x, method="minmax"), x, tmp_path)
+
+
+@pytest.mark.parametrize("convolved", [False, True])
+def test_rounding(convolved: bool, rng: Rng, tmp_path: Path) -> None:
+    """Averages that are next to nothing on the samples that there are have steps that a multiplier reaches."""
+    b = FloatBuilder(rng, [1, *SHAPE])
+    stem = b.conv("x", 6, 8, kernel=1)
+    mean = b.node("GlobalAveragePool", stem)
+    if convolved:
+        mean = b.conv(mean, 8, 8, kernel=1)
+    model = b.model(b.same_conv(b.node("Sub", stem, mean), 8, 4))
+    x = samples(rng)
+    x -= x.mean(axis=(2, 3), keepdims=True)
+    machine = Machine.of(NpuConfig.preset(64, product=1))
+    imported(quantized(model, x, method="minmax"), x, tmp_path, machine=machine)
 
 
 def test_a_factor_of_next_to_nothing(rng: Rng, tmp_path: Path) -> None:

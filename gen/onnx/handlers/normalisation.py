@@ -16,10 +16,10 @@ HANDLERS = Registry()
 
 
 @HANDLERS.handles("LayerNormalization", "RMSNormalization", "SimplifiedLayerNormalization", conditions=(
-    "over the last axis, which is that of the channels, at most 2,047, and of more than 1,024 in coarser steps, whose "
-    "sums have room. Constant scales and biases; where scales are negative a depthwise layer negates the channels. "
-    "With `--features rows`. Over all axes of (N, C, ...), or those after the channels, `quantize` makes layers in "
-    "a float model, as of InstanceNormalization"))
+    "over the last axis, which is that of the channels, or of each head's, at most 2,047, and of more than 1,024 in "
+    "coarser steps, whose sums have room. Constant scales and biases; where scales are negative a depthwise layer "
+    "negates the channels. With `--features rows`. Over all axes of (N, C, ...), or those after the channels, "
+    "`quantize` makes layers in a float model, as of InstanceNormalization"))
 def normalisation(context: Context, inputs: Inputs) -> Value:
     node, value = context.node, inputs[0]
     if not isinstance(value, Real):

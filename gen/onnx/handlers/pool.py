@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from math import prod
 
 import numpy as np
 
@@ -18,7 +19,7 @@ from gen.onnx.values import Pending, PendingPool, Quantised, Real, Value
 from gen.onnx.weights import Kernel, convolved
 from gen.onnx.windows import Windows, counts, resolve
 
-__all__ = ["HANDLERS", "average_pool", "covers_pixels", "over_pixels"]
+__all__ = ["HANDLERS", "average_pool", "covers_pixels", "covers_some_pixels", "over_pixels"]
 
 HANDLERS = Registry()
 
@@ -97,13 +98,27 @@ def global_max_pool(context: Context, inputs: Inputs) -> Value:
 
 def covers_pixels(context: Context, value: Value | None, over: Sequence[int]) -> bool:
     """Whether axes ``over`` of the value's shape are all the pixels of each of its tensor's channels."""
+    owners = _owners(context, value, over)
+    if owners is None or not isinstance(value, Real):
+        return False
+    channels, *size = context.graph.tensors[value.quantised.tensor].shape
+    return owners.shape == (channels, prod(size)) and bool((owners == owners[:, :1]).all())
+
+
+def covers_some_pixels(context: Context, value: Value | None, over: Sequence[int]) -> bool:
+    """Whether axes ``over`` of the value's shape are several pixels, all or not, of a channel of its tensor."""
+    owners = _owners(context, value, over)
+    return owners is not None and owners.shape[1] > 1 and bool((owners == owners[:, :1]).all())
+
+
+def _owners(context: Context, value: Value | None, over: Sequence[int]) -> np.ndarray | None:
+    """The channels of a value's elements, (..., those of axes ``over``); None for what has no tensor yet."""
     tensor = context.graph.tensors.get(value.quantised.tensor) if isinstance(value, Real) else None
     if tensor is None or not isinstance(value, Real):
-        return False
-    channels, height, width = tensor.shape
+        return None
     pixels = np.moveaxis(value.order, list(over), range(-len(over), 0))
-    owners = pixels.reshape(-1, int(np.prod(pixels.shape[-len(over):]))) // (height * width)
-    return owners.shape == (channels, height * width) and bool((owners == owners[:, :1]).all())
+    owners: np.ndarray = pixels.reshape(-1, prod(pixels.shape[-len(over):])) // prod(tensor.shape[1:])
+    return owners
 
 
 def over_pixels(context: Context, value: Value | None, over: Sequence[int], *, keep: bool, mean: bool) -> Value:

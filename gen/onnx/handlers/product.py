@@ -117,7 +117,8 @@ def matrix_product(context: Context, inputs: Inputs) -> Value:
 
 
 @HANDLERS.handles("MatMul", conditions=(
-    "as Gemm; the constant matrix may also be in front, of a matrix for each sample. With `--features turn` or "
+    "as Gemm; the constant matrix may also be in front, of a matrix for each sample; of one for each head `quantize` "
+    "makes one in a float model. With `--features turn` or "
     "`gather` also of two activations, for each head, whose result is quantised at once; with `turn` of parts of the "
     "pixels, too, each with matrices of its own (windows, patches)"))
 def product(context: Context, inputs: Inputs) -> Value:

@@ -8,7 +8,7 @@ import numpy as np
 from gen.onnx.arrangement import result_order
 from gen.onnx.constants import axes
 from gen.onnx.context import Context
-from gen.onnx.handlers.pool import covers_pixels, over_pixels
+from gen.onnx.handlers.pool import covers_pixels, covers_some_pixels, over_pixels
 from gen.onnx.model import NodeError
 from gen.onnx.pooling import pooled
 from gen.onnx.quantise import settled
@@ -30,8 +30,8 @@ def global_average(context: Context, inputs: Inputs) -> Value:
 
 
 @HANDLERS.handles("ReduceMean", "ReduceSum", conditions=(
-    "over one or all spatial axes on the pool unit, over the channels as a 1x1 convolution; no others, and it names "
-    "them"))
+    "over one or all spatial axes, or some tokens, on the pool unit, over the channels as a 1x1 convolution; no "
+    "others, and it names them"))
 def reduce_mean(context: Context, inputs: Inputs) -> Value:
     over, keep = _named(context, inputs)
     found = _mean(context, inputs[0], over, keep=keep)
@@ -44,7 +44,7 @@ def reduce_mean(context: Context, inputs: Inputs) -> Value:
 def _mean(context: Context, value: Value | None, over: list[int], *, keep: bool) -> Value:
     if covers_pixels(context, value, over):
         return over_pixels(context, value, over, keep=keep, mean=True)
-    if over == [1]:
+    if over == [1] and not covers_some_pixels(context, value, over):
         return _over_channels(context, value, keep=keep)
     if over in ([2], [3]) and isinstance(value, Real) and value.order.ndim == len("NCHW"):
         return _over_rows(context, value, over[0], keep=keep)
@@ -65,7 +65,7 @@ def _over_rows(context: Context, value: Value | None, axis: int, *, keep: bool) 
     "no others, and it names them"))
 def reduce_max(context: Context, inputs: Inputs) -> Value:
     over, keep = _named(context, inputs)
-    if over == [1] and not covers_pixels(context, inputs[0], over):
+    if over == [1] and not covers_some_pixels(context, inputs[0], over):
         return _largest_channel(context, inputs[0], keep=keep)
     return over_pixels(context, inputs[0], over, keep=keep, mean=False)
 
