@@ -26,6 +26,7 @@ from gen.mapping.winograd.narrow import narrow_graph
 from gen.options import CompileOptions
 from gen.passes.align_parts import align_parts
 from gen.passes.arrange_groups import arrange_groups
+from gen.passes.batch import batched
 from gen.passes.fold_picks import fold_picks
 from gen.passes.prune import prune
 from gen.passes.space_parts import space_parts
@@ -35,7 +36,7 @@ from gen.program.assembler import encode_all
 from gen.program.ports import input_ports, output_ports
 from gen.program.program import LayerInfo, Program
 
-__all__ = ["Lowered", "MappedGraph", "compile_graph", "generate", "lowered", "map_graph", "prepare",
+__all__ = ["Lowered", "MappedGraph", "compile_graph", "generate", "lowered", "map_graph", "of_all_samples", "prepare",
            "require_room", "zeros_between_taps"]
 
 
@@ -84,12 +85,23 @@ def prepare(graph: Graph, config: NpuConfig, options: CompileOptions,
     return graph
 
 
+def of_all_samples(graph: Graph, config: NpuConfig, options: CompileOptions) -> Graph:
+    """What a program has layers for: a graph that is prepared, of one sample, or of all those of a batch."""
+    if options.batch == 1:
+        return graph
+    graph = batched(graph, options.batch, config)
+    verify(graph)
+    return graph
+
+
 def compile_graph(graph: Graph, config: NpuConfig, options: CompileOptions | None = None, *,
                   model: bytes | None = None) -> tuple[Program, Graph]:
-    """Compile a graph. Returns the program and the graph it computes. Raises what `prepare` and `generate` do."""
+    """Compile a graph. Returns the program and the graph that it computes of each sample. Raises what `prepare` and
+    `generate` do.
+    """
     options = options or CompileOptions()
     graph = prepare(graph, config, options)
-    return generate(graph, config, options, model=model), graph
+    return generate(of_all_samples(graph, config, options), config, options, model=model), graph
 
 
 def lowered(graph: Graph, config: NpuConfig, options: CompileOptions, mapped: MappedGraph | None = None) -> Lowered:
@@ -110,7 +122,8 @@ def lowered(graph: Graph, config: NpuConfig, options: CompileOptions, mapped: Ma
 
 def generate(graph: Graph, config: NpuConfig, options: CompileOptions, *, model: bytes | None = None,
              mapped: MappedGraph | None = None, shapes: Mapping[str, tuple[int, ...]] | None = None) -> Program:
-    """The program for a graph that is prepared, and perhaps ``mapped``; ``model`` is kept in it as it is.
+    """The program for a graph that is prepared, `of_all_samples`, and perhaps ``mapped``; ``model`` is kept in it as it
+    is.
 
     ``shapes``: of the model's inputs, samples first, where they are other than those of their feature maps.
 
@@ -127,6 +140,6 @@ def generate(graph: Graph, config: NpuConfig, options: CompileOptions, *, model:
         layers=tuple(LayerInfo(
             item.layer.name, item.layer.op, "fused" if item.layer.output in kept else item.mode, item.input,
             item.layer.output, item.macs, item.useful_macs, item.lane_macs) for item in layers),
-        instruction_layers=tuple(result.owners), density=options.density, model=model,
+        instruction_layers=tuple(result.owners), density=options.density, batch=options.batch, model=model,
         winograd={layer.name: layer.winograd.shifts for layer in graph.of(Conv) if layer.winograd},
         streams={layer.name: layer.stochastic.streams for layer in graph.of(Conv) if layer.stochastic})

@@ -36,5 +36,7 @@ class CompileOptions:
     #: Every tensor that is in memory at all has a place of its own, so that all are there when the program has ended;
     #: otherwise those that nobody reads any more make room for others.
     keep_all: bool = False
+    #: Samples that a program computes at once (`gen.passes.batch`): fully connected layers read their weights once.
+    batch: int = 1
     #: Model input -> shape, for models that leave some of it open (`gen.onnx.passes.bind_shapes`).
     shapes: Mapping[str, tuple[int, ...]] = field(default_factory=dict)

@@ -73,6 +73,20 @@ def add_compiler_options(parser: argparse.ArgumentParser) -> None:
                              "accelerator)")
 
 
+def add_batch_option(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--batch", type=_batch, default=1, metavar="N",
+                        help="samples that the program computes at once, each with inputs and outputs of its own: "
+                             "fully connected layers read their weights once for all of them (default 1)")
+
+
+def _batch(text: str) -> int:
+    from gen.program.program import MAX_BATCH
+
+    if not text.isdecimal() or not 1 <= int(text) <= MAX_BATCH:
+        raise argparse.ArgumentTypeError(f"must be 1 to {MAX_BATCH}, not {text}")
+    return int(text)
+
+
 def add_shape_option(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--shape", type=_shape, action="append", default=[], metavar="INPUT=1,3,224,224",
                         help="the shape of an input that the model leaves open, samples first; once for each of them")
@@ -130,6 +144,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--no-check", dest="check", action="store_false",
                         help="leave out the comparison of a random sample with onnxruntime, layer by layer")
     add_compiler_options(parser)
+    add_batch_option(parser)
     add_calibration_options(parser)
     parser.add_argument("--keep-all", action="store_true",
                         help="give every tensor a place of its own in memory, so that `run` can compare them all "

@@ -8,7 +8,7 @@ from gen.cli.calibration import add_calibration_options, changes_of
 from gen.cli.common import add_json_option, console, messages, print_json, refuse_to_replace, status
 from gen.cli.compile import add_compiler_options
 from gen.cli.errors import UsageError
-from gen.cli.machine import add_machine_options, chosen_board, described, open_given
+from gen.cli.machine import add_machine_options, chosen_board, described, open_given, require_single
 from gen.cli.run import positive, require_member_names
 
 if TYPE_CHECKING:
@@ -85,6 +85,7 @@ def run(arguments: argparse.Namespace) -> None:
     except FileExistsError as error:
         raise UsageError(f"-o {error.filename}: {error.strerror}") from None
     application = open_given(arguments, arguments.model, samples=arguments.input)
+    require_single(application, arguments.model)
     require_member_names(arguments.model, [*application.inputs, *application.outputs])
     states = parse_states(arguments.state, list(application.inputs), application.outputs)
     only, *others = application.segments

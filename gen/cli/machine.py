@@ -309,7 +309,7 @@ def compile_options(arguments: argparse.Namespace, *, keep_all: bool) -> "Compil
 
     return CompileOptions(density=arguments.density, depthwise=arguments.depthwise, fusion=arguments.fusion,
                           gather=arguments.gather, winograd=arguments.winograd_mode, stochastic=arguments.stochastic,
-                          keep_all=keep_all,
+                          keep_all=keep_all, batch=getattr(arguments, "batch", 1),
                           shapes=dict(arguments.shape))
 
 
@@ -318,6 +318,13 @@ def host_options(arguments: argparse.Namespace) -> "HostOptions":
     from gen.run.application import HostOptions
 
     return HostOptions(allowed=arguments.host != "off", rebuild=arguments.reconstruct != "off")
+
+
+def require_single(application: "Application", path: Path) -> None:
+    """Raises UsageError for a program of several samples."""
+    if application.batch > 1:
+        raise UsageError(f"{path}: a program for a batch of {application.batch} samples; compile the model without "
+                         "--batch", code="option-conflict")
 
 
 def require_inputs(arguments: argparse.Namespace, inputs: Collection[str]) -> None:

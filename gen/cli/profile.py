@@ -13,7 +13,7 @@ from boards.clock import Clock
 from boards.registry import get_board
 from gen.cli.calibration import add_calibration_options
 from gen.cli.common import add_json_option, console, messages, print_json, status
-from gen.cli.compile import add_compiler_options
+from gen.cli.compile import add_batch_option, add_compiler_options
 from gen.cli.html import add_html_option, command_line, require_html, write_html
 from gen.cli.machine import add_machine_options, chosen_board, described, open_given
 from gen.cli.memory import add_memory_option, chosen_memory
@@ -49,6 +49,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
                              "target of the program's board, or of --board)")
     add_memory_option(parser)
     add_compiler_options(parser)
+    add_batch_option(parser)
     add_calibration_options(parser)
     add_machine_options(parser, for_model=True)
     add_json_option(parser)
@@ -206,6 +207,8 @@ def show(profile: dict[str, Any], board: str) -> None:
     if any(layer["utilisation"] > 1 for layer in profile["layers"]):
         console.print("more than 100 % used: Winograd layers need fewer multiplications than they have MACs",
                       soft_wrap=True)
+    if total["batch"] > 1:
+        console.print(f"a batch of {total['batch']} samples: {total['cycles_per_sample']:,.0f} cycles a sample")
     from gen.run.energy_ratio import HIGH, LOW, UNCOUNTED
 
     low, high = total["energy_macs"]

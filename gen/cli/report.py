@@ -11,7 +11,7 @@ from gen.cli.common import add_json_option, messages, print_json, refuse_to_repl
 from gen.cli.compile import add_compiler_options
 from gen.cli.errors import UsageError
 from gen.cli.html import command_line
-from gen.cli.machine import add_machine_options, chosen_board, open_given
+from gen.cli.machine import add_machine_options, chosen_board, open_given, require_single
 from gen.cli.memory import add_memory_option, chosen_memory
 from gen.cli.profile import megahertz
 from gen.files.read import require_file
@@ -123,6 +123,7 @@ def _report(arguments: argparse.Namespace, path: Path) -> "Report":
 
     memory = chosen_memory(arguments)
     application = open_given(arguments, path)
+    require_single(application, path)
     with status(f"compiling {path.name}") as remark:
         program, *_ = application.programs(remark)
     board = get_board(program.board or chosen_board(arguments).name)

@@ -13,7 +13,7 @@ from rich.table import Table
 from boards.registry import get_board
 from gen.cli.calibration import add_calibration_options, changes_of
 from gen.cli.common import add_json_option, console, counter, messages, print_json, refuse_to_replace, status
-from gen.cli.compile import add_compiler_options
+from gen.cli.compile import add_batch_option, add_compiler_options
 from gen.cli.detection import add_detection_options, chosen_judge, precision_dict
 from gen.cli.errors import FAILED, CommandError, UsageError
 from gen.cli.machine import add_machine_options, chosen_board, open_given
@@ -65,6 +65,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
                              "simulation's")
     add_memory_option(parser)
     add_compiler_options(parser)
+    add_batch_option(parser)
     add_calibration_options(parser)
     add_detection_options(parser, "--input")
     add_machine_options(parser, for_model=True)

@@ -34,7 +34,7 @@ def work_of(application: "Application") -> dict[str, Any]:
 
 def _added(application: "Application") -> set[str]:
     """The layers that stand for no node of the model."""
-    return {layer.name for workload in application.workloads for layer in workload.graph.layers if not layer.onnx_nodes}
+    return {layer.name for workload in application.workloads for layer in workload.whole.layers if not layer.onnx_nodes}
 
 
 def say_work(work: dict[str, Any]) -> None:
@@ -88,10 +88,11 @@ def say_speed(speed: dict[str, Any], board: str, *, choosable: bool, helpful: Se
     are ``helpful``.
     """
     idle = speed["idle_lanes"] / speed["cycles"]
-    messages.print(f"speed: {speed['cycles']:,} cycles by the time model, {100 * speed['utilisation']:.0f} % of the "
-                   f"multipliers: {speed['fps']:,.0f} inferences a second of the accelerator at {speed['clock']} "
-                   f"({board})",
-                   soft_wrap=True)
+    batch = (f" for a batch of {speed['batch']}, {speed['cycles_per_sample']:,.0f} a sample"
+             if speed["batch"] > 1 else "")
+    messages.print(f"speed: {speed['cycles']:,} cycles by the time model{batch}, "
+                   f"{100 * speed['utilisation']:.0f} % of the multipliers: {speed['fps']:,.0f} inferences a second of "
+                   f"the accelerator at {speed['clock']} ({board})", soft_wrap=True)
     if speed["slots_per_mac"] is not None:
         messages.print(f"multiplier slots issued for each multiplication of the model: {speed['slots_per_mac']:.2f}, "
                        f"{speed['slots_per_lane_mac']:.2f} with channels rounded up to lanes", soft_wrap=True)

@@ -1,10 +1,13 @@
 """The ways to compute a layer, and the choice between them."""
 
+from collections.abc import Hashable
+from dataclasses import replace
+
 from cores.arch.isa_features import is_supported, reserved_fields
 from cores.config import NpuConfig
 from cores.errors import Reason
 from gen.ir.errors import CompileError, LayerError, UnfitError
-from gen.ir.graph import Graph, Layer, is_broadcast
+from gen.ir.graph import Conv, Graph, Layer, is_broadcast
 from gen.lowering.steps import MappedGraph
 from gen.mapping.base import LayerContext, Mapping, MappingContext, Single
 from gen.mapping.binary import BinaryLayers, BinaryMapping
@@ -64,17 +67,36 @@ def map_graph(graph: Graph, config: NpuConfig, options: CompileOptions) -> Mappe
     binary = whole.analysis(BinaryLayers)
     layers: list[Mapping] = []
     unfit: dict[str, Reason] = {}
+    known: dict[Hashable, Mapping] = {}
     for layer in graph.layers:
         if layer.output in binary.spared:
             continue
+        context = whole.context(layer, packed_out=layer.output in binary.packed)
         try:
-            layers.append(choose(whole.context(layer, packed_out=layer.output in binary.packed)))
+            layers.append(_chosen(context, known) if options.batch > 1 else choose(context))
         except LayerError as error:
             unfit[error.layer] = error.reason
     if unfit:
         raise UnfitError(unfit)
     mapped = MappedGraph(graph, config, [Single(layer) for layer in layers], binary.packed)
     return fuse(mapped, options)
+
+
+def _chosen(context: LayerContext[Layer], known: dict[Hashable, Mapping]) -> Mapping:
+    """`choose`, with the mapping and the packed weights of the same layer for another sample, if it is ``known``."""
+    layer = context.layer
+    if not isinstance(layer, Conv) or layer.others:
+        return choose(context)
+    key = (id(layer.weights), id(layer.requantize), layer.form, tuple(map(id, layer.epilogue)),
+           context.source.shape, context.target.shape)
+    like = known.setdefault(key, choose(context)) if key not in known else known[key]
+    if like.layer.name == layer.name:
+        return like
+    found = replace(like, layer=replace(like.layer, name=layer.name, input=layer.input, output=layer.output),
+                    source=context.source, target=context.target)
+    if like.weights is not None:
+        found.__dict__["weights"] = like.weights
+    return found
 
 
 def _require_units(graph: Graph, config: NpuConfig) -> None:

@@ -22,7 +22,7 @@ from cores.device import driver_machine
 from gen.files.read import is_zip
 from gen.files.write import write_file
 from gen.memory.placement import Placement, aligned
-from gen.program.program import LayerInfo, Natural, Program, ProgramError
+from gen.program.program import MAX_BATCH, LayerInfo, Natural, Program, ProgramError
 from npudriver import DeployedProgram, Deployment, HostFile, PackageError
 from npudriver.archive import write_archive
 from npudriver.model import MAX_SEGMENTS, program_folder
@@ -59,6 +59,7 @@ class _Compiled(_Kind, kw_only=True):
                                   Meta(min_length=POSITIONS, max_length=POSITIONS)]] = {}
     #: Length and bits made.
     streams: dict[str, tuple[Natural, Natural]] = {}
+    batch: Annotated[int, Meta(ge=1, le=MAX_BATCH)] = 1
     #: Whether the ONNX model is kept.
     model: bool
 
@@ -186,7 +187,7 @@ def _header(program: Program) -> bytes:
         layers=program.layers, density=program.density,
         winograd={name: tuple(shifts) for name, shifts in program.winograd.items()},
         streams={name: (one.length, one.made) for name, one in program.streams.items()},
-        model=program.model is not None)
+        batch=program.batch, model=program.model is not None)
     return json.dumps(msgspec.to_builtins(header), indent=1).encode()
 
 
@@ -208,7 +209,7 @@ def _program(path: Path, archive: Archive, folder: str, deployed: DeployedProgra
         data_beats=deployed.data_beats, write_start=deployed.write_start, tensors=header.tensors,
         input_ports=tuple(deployed.inputs), output_ports=tuple(deployed.outputs), layers=header.layers,
         instruction_layers=tuple(layer for layer, count in deployed.instruction_layers for _ in range(count)),
-        density=header.density, winograd=header.winograd, model=model, board=board,
+        density=header.density, winograd=header.winograd, batch=header.batch, model=model, board=board,
         streams={name: Streams(*one) for name, one in header.streams.items()})
 
 

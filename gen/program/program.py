@@ -19,8 +19,10 @@ from npudriver import DeployedProgram, layout
 from npudriver.program import Port
 from sim.stochastic.streams import Streams
 
-__all__ = ["ConflictError", "LayerInfo", "Natural", "Program", "ProgramError"]
+__all__ = ["MAX_BATCH", "ConflictError", "LayerInfo", "Natural", "Program", "ProgramError"]
 
+#: Samples of a run at most.
+MAX_BATCH = 16
 #: In a file, numbers that nothing else bounds.
 Natural = Annotated[int, Meta(ge=0, le=1 << 53)]
 
@@ -80,6 +82,8 @@ class Program:
     streams: Mapping[str, Streams] = dataclasses.field(default_factory=dict)
     #: The ONNX file that was compiled, if kept.
     model: bytes | None = None
+    #: Samples of a run, each with inputs and outputs of its own (`gen.passes.batch`).
+    batch: int = 1
     #: Name of the board that it was compiled for, if one was.
     board: str | None = None
 

@@ -11,7 +11,7 @@ import numpy as np
 from cores.config import NpuConfig
 from cores.errors import Reason
 from gen.ir import reference
-from gen.ir.errors import GraphError
+from gen.ir.errors import CompileError, GraphError
 from gen.ir.graph import MAX_VALUES
 from gen.onnx.importer import import_model
 from gen.onnx.machine import Machine
@@ -24,6 +24,7 @@ from gen.partition.limits import require_bounded
 from gen.partition.partition import Partition, called, partition
 from gen.partition.settle import require_taken
 from gen.partition.unfit import UnfitNodesError
+from gen.passes.batch import names_of
 from gen.passes.streams import of_segment, require_streams
 from gen.program.file import ProgramFile
 from gen.program.program import ConflictError, Program, ProgramError
@@ -64,6 +65,11 @@ class Application:
     cut_again: Callable[[Machine], Partition] | None = None
 
     @property
+    def batch(self) -> int:
+        """Samples of a run."""
+        return self.workloads[0].batch
+
+    @property
     def workloads(self) -> list[Workload]:
         """What runs on the accelerator."""
         return [segment for segment in self.segments if isinstance(segment, Workload)]
@@ -87,9 +93,12 @@ class Application:
     def file(self) -> ProgramFile:
         """What there is to be kept of it. Raises CompileError."""
         contents = [segment.program if isinstance(segment, Workload) else segment.model for segment in self.segments]
+        names = partial(names_of, samples=self.batch)
         return ProgramFile(
-            name=self.name, board=self.workloads[0].board, segments=contents, outputs=self.outputs,
-            inputs={name: (spec.dtype.name, list(spec.shape[1:])) for name, spec in self.inputs.items()})
+            name=self.name, board=self.workloads[0].board, segments=contents,
+            outputs=[own for name in self.outputs for own in names(name)],
+            inputs={own: (spec.dtype.name, list(spec.shape[1:])) for name, spec in self.inputs.items()
+                    for own in names(name)})
 
     def save(self, path: Path) -> None:
         """Write the program. Raises ProgramError, CompileError."""
@@ -177,6 +186,10 @@ def _of_model(path: Path, model: Model, config: NpuConfig, options: CompileOptio
         whole = of_model(imported, config, options, samples=winograd_inputs(imported, winograd_samples), board=board)
         return Application(path.stem, (whole,), whole.inputs, whole.outputs, remarks=(*remarks, *_remarks([whole])))
 
+    if options.batch > 1:
+        raise CompileError(f"{path}: a part of the model is the processor's, which takes single samples; compile it "
+                           "without --batch", code="option-conflict")
+
     def cut_again(machine: Machine) -> Partition:
         try:
             return cut_for(machine=machine, compare=False, progress=lambda text: progress(f"with more units, {text}"))
@@ -251,7 +264,10 @@ def _of_program(path: Path, config: NpuConfig | None, options: CompileOptions, h
     known = set(file.inputs)
     for segment in file.segments:
         if isinstance(segment, Program):
-            opened: Workload | HostSegment = of_program(path, segment, config, options, board=board)
+            workload = of_program(path, segment, config, options, board=board)
+            if segment.batch > 1 and len(file.segments) == 1:
+                return Application(file.name, (workload,), workload.inputs, workload.outputs)
+            opened: Workload | HostSegment = workload
         else:
             opened = HostSegment.checked(path, segment)
         if not known.issuperset(opened.inputs):

@@ -23,7 +23,7 @@ class Measured:
 
 
 def profile_of(programs: Sequence[Measured], clock: Clock) -> dict[str, Any]:
-    """The profile of one inference: totals, and `sim.profile.LayerTiming` of each layer.
+    """The profile of one run, of a sample or a ``batch``: totals, and `sim.profile.LayerTiming` of each layer.
 
     ``programs``: the segments of the model that run on the accelerator, without which its cycles stand still.
     ``total``'s ``macs`` are the dense network's, while utilisation is of those left, cycle by cycle. Its
@@ -31,7 +31,7 @@ def profile_of(programs: Sequence[Measured], clock: Clock) -> dict[str, Any]:
     from and to, of which ``energy_share`` is a layer's (`energy_shares`).
     """
     layers = [layer for one in programs for layer in layer_timings(one.program, one.record, one.cycles)]
-    cycles = sum(one.cycles for one in programs)
+    cycles, batch = sum(one.cycles for one in programs), programs[0].program.batch
     words = [asdict(layer) for layer in layers]
     per_mac, per_lane_mac = slots_per_mac(words)
     config = programs[0].program.config
@@ -41,10 +41,10 @@ def profile_of(programs: Sequence[Measured], clock: Clock) -> dict[str, Any]:
         "clock": clock.basis,
         "macs": config.macs,
         "total": {
-            "cycles": cycles,
+            "cycles": cycles, "batch": batch, "cycles_per_sample": cycles / batch,
             "macs": sum(layer.macs for layer in layers),
             "utilisation": sum(layer.utilisation * layer.cycles for layer in layers) / cycles,
-            "fps": clock.per_second(cycles),
+            "fps": batch * clock.per_second(cycles),
             "dram_bytes": sum(layer.dram_bytes for layer in layers),
             **{name: sum(getattr(layer, name) for layer in layers) for name in ("useful", "idle_pixels", "idle_lanes")},
             "slots_per_mac": per_mac, "slots_per_lane_mac": per_lane_mac, "energy_macs": energy,

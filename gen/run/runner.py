@@ -14,6 +14,7 @@ from gen.ir import reference
 from gen.ir.parts import without_gaps
 from gen.onnx.scores import are_scores
 from gen.partition.partition import called
+from gen.passes.batch import of_batch, of_sample
 from gen.passes.streams import shorten_streams
 from gen.run.application import Application
 from gen.run.host import HostSegment
@@ -136,6 +137,32 @@ class Run:
         return [name for name in self.inferences[0].outputs if all(name in one.predictions for one in self.inferences)]
 
 
+def _run_batch(workload: Workload, inputs: dict[str, np.ndarray], execute: Executor,
+               progress: Callable[[int], None]) -> list[Inference]:
+    """A batch of samples, (N, ...) each, in one run; their outputs are as of `Inference`. Fewer samples than the
+    program has are followed by the last one again.
+    """
+    graph, program, samples = workload.graph, workload.program, len(next(iter(inputs.values())))
+    whole = {name: np.concatenate([array, np.repeat(array[-1:], workload.batch - samples, axis=0)])
+             for name, array in inputs.items()}
+    _, kept = reference.run(graph, whole, keep=True)
+    assert kept is not None
+    expected = {name: of_batch(name, kept) for name in program.tensors if name in set(program.written)}
+    done = execute(workload, expected, progress, stream_shift=0)
+    found = {name: program.unpack_tensor(done.image, name) for name in expected if program.holds(name)}
+    wrong = {name: int(np.count_nonzero(without_gaps(workload.whole.tensors[name], values != expected[name])))
+             for name, values in found.items()}
+    cycles = None if done.cycles is None else done.cycles // workload.batch
+    inferences = []
+    for sample in range(samples):
+        outputs = {name: reference.host_output(graph, name, found[of_sample(tensor, sample)][None])[0]
+                   for name, (tensor, _) in graph.outputs.items()}
+        inferences.append(Inference(outputs, done.seconds / samples, cycles=cycles))
+    inferences[0] = replace(inferences[0], rtl=() if done.rtl is None else (done.rtl,),
+                            mismatches={name: count for name, count in wrong.items() if count})
+    return inferences
+
+
 def _run_segment(workload: Workload, inputs: dict[str, np.ndarray], execute: Executor | None,
                  progress: Callable[[int], None], stream_shift: int) -> Inference:
     """One sample, (1, ...) each, on the accelerator (None: the reference alone); of the outputs all axes."""
@@ -219,8 +246,15 @@ def run_model(model: Workload | Application, samples: Samples, target: Target, *
         with RtlMachine(workloads[0].program.config) as own:
             return run_model(model, samples, target, machine=own, progress=progress, stream_shifts=stream_shifts)
     execute = _executor(target, machine, device)
-    inferences = []
-    for number in range(len(samples)):
+    inferences: list[Inference] = []
+    batch = workloads[0].batch
+    for number in range(0, len(samples), batch) if batch > 1 else ():
+        if execute is None:
+            break
+        progress(number, "")
+        inputs = {name: array[number:number + batch] for name, array in samples.inputs.items()}
+        inferences += _run_batch(workloads[0], inputs, execute, partial(_tell_cycles, partial(progress, number), ""))
+    for number in range(len(inferences), len(samples)):
         progress(number, "")
         inputs = {name: array[number:number + 1] for name, array in samples.inputs.items()}
         shift = stream_shifts[number % len(stream_shifts)]
@@ -228,5 +262,5 @@ def run_model(model: Workload | Application, samples: Samples, target: Target, *
     progress(len(samples), "")
     programs = [] if target == "reference" else [workload.program for workload in workloads]
     compared = sum(int(np.prod(program.tensors[name].shape)) for program in programs
-                   for name in program.written if program.holds(name))
+                   for name in program.written if program.holds(name)) // batch
     return Run(target, inferences, samples.labels, compared, samples.expected)

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from cores.config import NpuConfig
-from gen.compiler import MappedGraph, generate, map_graph, prepare, require_room, zeros_between_taps
+from gen.compiler import MappedGraph, generate, map_graph, of_all_samples, prepare, require_room, zeros_between_taps
 from gen.files.read import is_zip
 from gen.ir.errors import UnfitError
 from gen.ir.graph import Graph
@@ -17,6 +17,7 @@ from gen.onnx.importer import Imported, load_model
 from gen.onnx.machine import Machine
 from gen.options import CompileOptions
 from gen.partition.unfit import UnfitNodesError
+from gen.passes.batch import of_sample, without_samples
 from gen.program.file import load_program
 from gen.program.program import ConflictError, Program, ProgramError
 from gen.run.inputs import InputSpec, input_specs, model_specs, read_samples
@@ -33,7 +34,8 @@ def is_program(path: Path) -> bool:
 class Workload:
     """A model to run. ``input_shapes`` are the model's own, with 1 for the samples."""
 
-    #: What the program computes: pruned, if a density was asked for, and with narrow Winograd layers and streams.
+    #: What the program computes of a sample: pruned, if a density was asked for, and with narrow Winograd layers and
+    #: streams.
     graph: Graph
     imported: Imported
     input_shapes: dict[str, tuple[int, ...]]
@@ -42,6 +44,16 @@ class Workload:
     board: str | None = None
     #: What the graph was compiled to, where that was done before.
     compiled: Program | None = None
+
+    @property
+    def batch(self) -> int:
+        """Samples of a run."""
+        return self.options.batch
+
+    @cached_property
+    def whole(self) -> Graph:
+        """The graph of all samples of a run."""
+        return of_all_samples(self.graph, self.config, self.options)
 
     @property
     def segments(self) -> "tuple[Workload]":
@@ -60,7 +72,7 @@ class Workload:
     @cached_property
     def mapped(self) -> MappedGraph:
         """The graph as the machine computes it. Raises UnfitError for layers that it cannot."""
-        return map_graph(self.graph, self.config, self.options)
+        return map_graph(self.whole, self.config, self.options)
 
     @property
     def multiplied_zeros(self) -> str:
@@ -74,8 +86,9 @@ class Workload:
             return self.compiled
         # The parsed model rather than the file: weights kept in files beside it come along.
         model = self.imported.model.proto.SerializeToString(deterministic=True)
-        program = generate(self.graph, self.config, self.options, model=model, mapped=self.mapped,
-                           shapes=self.input_shapes)
+        shapes = self.input_shapes if self.batch == 1 else {
+            of_sample(name, n): shape for name, shape in self.input_shapes.items() for n in range(self.batch)}
+        program = generate(self.whole, self.config, self.options, model=model, mapped=self.mapped, shapes=shapes)
         self.__dict__.pop("mapped")     # it holds the packed weights, as the program does
         return dataclasses.replace(program, board=self.board)
 
@@ -140,14 +153,15 @@ def of_program(path: Path, program: Program, config: NpuConfig | None, options: 
         raise ProgramError(f"{path}: has no model inside to compare with; compile the model again",
                            code="no-model-inside")
     again = of_model(load_model(path, program.model, machine=Machine.of(program.config)), program.config,
-                     CompileOptions(density=program.density, winograd_shifts=program.winograd,
-                                    stochastic=program.streams or None))
-    for names, ends in ((program.inputs, again.graph.inputs), (program.outputs, again.graph.outputs)):
+                     CompileOptions(density=program.density, batch=program.batch,
+                                    winograd_shifts=without_samples(program.winograd, program.batch),
+                                    stochastic=without_samples(program.streams, program.batch) or None))
+    for names, ends in ((program.inputs, again.whole.inputs), (program.outputs, again.whole.outputs)):
         if names != {name: tensor for name, (tensor, _) in ends.items()}:
             raise ProgramError(f"{path}: damaged (inputs or outputs are not those of the model inside); "
                                "compile it again")
     for name, place in program.tensors.items():
-        if name not in again.graph.tensors or again.graph.tensors[name].shape != place.shape:
+        if name not in again.whole.tensors or again.whole.tensors[name].shape != place.shape:
             raise ProgramError(f"{path}: damaged (tensor {name} is not that of the model inside); compile it again")
     return dataclasses.replace(again, compiled=program)
 
@@ -163,5 +177,7 @@ def _require_options(path: Path, program: Program, options: CompileOptions) -> N
         raise ConflictError(f"{path}: a program is what it is; compile the model with --stochastic")
     if options.keep_all:
         raise ConflictError(f"{path}: a program is what it is; compile the model with --keep-all")
+    if options.batch not in (1, program.batch):
+        raise ConflictError(f"{path}: a program is what it is; compile the model with --batch {options.batch}")
     if options.shapes:
         raise ConflictError(f"{path}: a program is what it is; compile the model with --shape")

@@ -19,8 +19,9 @@ def test_profile_of_the_time_model(model: str, tmp_path: Path, capsys: pytest.Ca
     assert set(profile) == {"memory", "clock_mhz", "clock", "macs", "total", "layers", "host"}
     assert profile["macs"] == 64 and profile["host"] is None
     split = {"useful", "idle_pixels", "idle_lanes", "stalls"}
-    assert set(profile["total"]) == {"cycles", "macs", "utilisation", "fps", "dram_bytes", "slots_per_mac",
-                                     "slots_per_lane_mac", "energy_macs"} | split
+    assert set(profile["total"]) == {"cycles", "macs", "utilisation", "fps", "dram_bytes", "batch",
+                                     "cycles_per_sample", "slots_per_mac", "slots_per_lane_mac",
+                                     "energy_macs"} | split
     for layer in profile["layers"]:
         assert set(layer) == split | {"name", "op", "mode", "cycles", "macs", "useful_macs", "utilisation",
                                       "dram_bytes", "lane_macs", "slots", "energy_share"}
@@ -98,7 +99,7 @@ def test_a_profile_fits_a_narrow_terminal(width: int, monkeypatch: pytest.Monkey
     monkeypatch.setattr(profile, "console", Console(file=out, width=width, highlight=False, markup=False))
     total = {"cycles": 12_345_678, "macs": 123_456_789, "utilisation": 0.433, "dram_bytes": 1_234_567,
              "idle_pixels": 1_234_567, "idle_lanes": 2_469_135, "slots_per_mac": 1.25, "slots_per_lane_mac": 1.125,
-             "energy_macs": [4.56e8, 7.89e9], "stalls": {"wait_weights": 1_234_567, "wait_load": 5_308_641}}
+             "batch": 1, "energy_macs": [4.56e8, 7.89e9], "stalls": {"wait_weights": 1_234_567, "wait_load": 5_308_641}}
     layer = {**total, "name": "resnet/stage2/block1/conv_a/quantized", "mode": "depthwise",
              "energy_share": [0.116, 0.231]}
     profile.show({"layers": [layer], "total": {**total, "fps": 4.86}, "clock_mhz": 60, "clock": "target"}, "ecp5")
