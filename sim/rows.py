@@ -23,7 +23,7 @@ from cores.arch.rows import (
 
 __all__ = ["EXPONENTIAL_PLACES", "Rows", "exponentials", "moment_step", "moments"]
 
-#: Places behind the point of a Softmax's results.
+#: Places after the point of a Softmax's results.
 EXPONENTIAL_PLACES = 22
 #: Those of a normalisation's, but for the channels' number.
 _MOMENT_PLACES = 17

@@ -1,4 +1,4 @@
-"""Cases that ship with onnx as parts of float networks: a layer in front of each activation, and one behind.
+"""Cases that ship with onnx as parts of float networks: a layer in front of each activation, and one after it.
 
 So are operators of which quantised models have several in the place of one, or which are layers only beside others:
 `quantize` makes the quantised model, with ranges from the case's own data.
@@ -21,7 +21,7 @@ IN_NETWORKS = {
 }
 #: Of these, those whose activations are heads of tokens, and those of which the second axis is that of the channels.
 _HEADS, _PIXELS = {"Attention", "MatMul"}, {"GroupNormalization", "InstanceNormalization"}
-#: The layer behind has so many times its input's channels, as one of a few multiplications is left to the processor.
+#: The layer after it has so many times its input's channels, as one of a few multiplications is left to the processor.
 _REPEATED = 5
 
 

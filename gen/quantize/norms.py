@@ -106,7 +106,7 @@ class PixelNorms(Rewriting):
     def _steps(self, norm: _Norm) -> Iterator[NodeProto]:
         channels, axes = len(norm.scale), len(self._shapes[norm.source]) - 2
         column = (channels, *(1,) * axes)
-        # A scale for each value comes behind the product, one for each channel into its factor.
+        # A scale for each value comes after the product, one for each channel goes into its factor.
         scale = norm.scale if norm.scale.ndim == 1 else np.ones(channels, np.float32)
         grouped = norm.groups < channels
         members = np.repeat(np.eye(norm.groups, dtype=np.float32), channels // norm.groups, axis=1)
@@ -141,13 +141,13 @@ class PixelNorms(Rewriting):
             yield (factor := matrix(factor.output[0], members.T * scale[:, None]))
         elif (scale != 1).any():
             yield (factor := node("Mul", factor.output[0], self._constant(norm.name, scale.reshape(column))))
-        behind = [(op, number.reshape(number.shape if number.ndim > 1 else column))
-                  for op, number, wanted in (("Mul", norm.scale, norm.scale.ndim > 1),
-                                             ("Add", norm.bias, norm.bias.any())) if wanted]
-        yield (made := node("Mul", source, factor.output[0], result="" if behind else norm.result))
-        for place, (op, number) in enumerate(behind, 1):
+        after = [(op, number.reshape(number.shape if number.ndim > 1 else column))
+                 for op, number, wanted in (("Mul", norm.scale, norm.scale.ndim > 1),
+                                            ("Add", norm.bias, norm.bias.any())) if wanted]
+        yield (made := node("Mul", source, factor.output[0], result="" if after else norm.result))
+        for place, (op, number) in enumerate(after, 1):
             yield (made := node(op, made.output[0], self._constant(norm.name, number),
-                                result=norm.result if place == len(behind) else ""))
+                                result=norm.result if place == len(after) else ""))
 
 
 def _is_of_channels(number: np.ndarray) -> bool:

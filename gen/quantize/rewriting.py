@@ -65,7 +65,7 @@ def rewritten(model: onnx.ModelProto, *rules: type[Rewriting]) -> onnx.ModelProt
         found = [list(applied.layers(node)) if node.op_type in rule.OPERATORS else [] for node in model.graph.node]
         if not any(found):
             continue
-        made = {name for nodes in found for node in nodes for name in node.output}
+        made = {name for nodes in found for node in nodes for name in node.output if name}
         nodes = [other for node, others in zip(model.graph.node, found, strict=True)
                  for other in others or ([node] if made.isdisjoint(node.output) else [])]
         del model.graph.node[:]

@@ -78,7 +78,7 @@ def _single(array: np.ndarray) -> np.ndarray:
 
 
 def _cast_ends(graph: onnx.GraphProto, kinds: tuple[int, ...]) -> None:
-    """Casts behind inputs and in front of outputs of such a type; nodes read and make values of other names."""
+    """Casts after inputs and in front of outputs of such a type; nodes read and make values of other names."""
     taken = {value.name for value in (*graph.input, *graph.output, *graph.initializer)}
     taken |= {name for inner in all_graphs(graph) for node in inner.node for name in (node.name, *node.output)}
     renamed: dict[str, str] = {}

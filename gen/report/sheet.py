@@ -27,7 +27,7 @@ class Part:
 @dataclass(frozen=True, kw_only=True)
 class Bars:
     """A bar for each of ``names``, stacked of parts. ``label``: for those who do not see it. ``axis``: of the values,
-    ``unit``: behind them, ``across``: of the names, where bars are upright. ``limit``: a line that is not to be passed.
+    ``unit``: after them, ``across``: of the names, where bars are upright. ``limit``: a line that is not to be passed.
     ``totals``: whether the sum stands at a bar's end.
     """
 

@@ -96,7 +96,7 @@ class Backbone:
     def layers(self) -> tuple[Product, ...]:
         first, *parts = self.word.split("-")
         if not 0 < len(parts) <= _MOST_LAYERS:
-            raise BackboneError(f"{self.word!r} is no backbone: 1 to {_MOST_LAYERS} layers behind the input, such as "
+            raise BackboneError(f"{self.word!r} is no backbone: 1 to {_MOST_LAYERS} layers after the input, such as "
                                 "784-200-32-10")
         layers = list(self._products(input_shape(first, self.word), list(parts)))
         if not parts[-1].isdigit():
@@ -109,7 +109,7 @@ class Backbone:
             layer = self._product(shape, parts.pop(0), pool=_pool(self.word, parts))
             shape = layer.output
             if not shape.size or layer.rows < 1 or layer.cols < 1:
-                raise BackboneError(f"{self.word}: nothing is left of the feature map behind a layer")
+                raise BackboneError(f"{self.word}: nothing is left of the feature map after a layer")
             yield layer
 
     def _product(self, shape: Shape, part: str, *, pool: int) -> Product:

@@ -57,7 +57,7 @@ def post_norm(b: Builder, x: Tensor, *, heads: int, hidden: int, activation: Cal
 
 
 def with_token(b: Builder, x: Tensor) -> Tensor:
-    """Tokens behind a learnt one, whose result will stand for all of them, and learnt positions added."""
+    """Tokens after a learnt one, whose result will stand for all of them, and learnt positions added."""
     tokens, channels = x.sample.shape[1:]
     x = b.prepend(x, b.embedding(1, 1, channels), name="token")
     return b.node("Add", x, b.embedding(1, tokens + 1, channels), name="position")

@@ -32,6 +32,14 @@ class GatherProgram(Program):
         if opcode == Opcode.LOAD_GATHER:
             self.gather = self.instructions[-1]
 
+    def _data(self, geometry: Instruction, act: Instruction) -> np.ndarray:
+        """The bytes of a box, int8 (blocks, rows, cols, lanes)."""
+        data = np.zeros((act["blocks"], act["rows"], geometry["cols"], LANES), np.uint8)
+        for block, row, col in np.ndindex(data.shape[:3]):
+            beat = act["offset"] + block * geometry["block_pitch"] + row * geometry["row_pitch"] + col
+            data[block, row, col] = list(content(beat).to_bytes(LANES, "little"))
+        return data.view(np.int8)
+
     def _box(self, geometry: Instruction, act: Instruction) -> None:
         if self.gather is None:
             first = len(self.writes)
@@ -39,11 +47,7 @@ class GatherProgram(Program):
             self.writes[first:] = [(bank, entry, lane, beat >> 8 * lane & 255)
                                    for bank, entry, beat in self.writes[first:] for lane in range(LANES)]
             return
-        data = np.zeros((act["blocks"], act["rows"], geometry["cols"], LANES), np.uint8)
-        for block, row, col in np.ndindex(data.shape[:3]):
-            beat = act["offset"] + block * geometry["block_pitch"] + row * geometry["row_pitch"] + col
-            data[block, row, col] = list(content(beat).to_bytes(LANES, "little"))
-        runs = gather_box(CONFIG, geometry, self.gather, act, data.view(np.int8))
+        runs = gather_box(CONFIG, geometry, self.gather, act, self._data(geometry, act))
         for block, row, output in np.ndindex(runs.entries.shape):
             for byte in range(runs.widths[block]):
                 self.writes.append((int(runs.banks[output]), int(runs.entries[block, row, output]),

@@ -13,8 +13,8 @@ from sim.gather import gather_box
 from sim.signs import sign_runs
 from sim.storage import entry_places
 from tests.bench import bench_parameters
-from tests.cores.bench_gather import random_gather
-from tests.cores.load_surroundings import REGION, Program, Surroundings, content
+from tests.cores.bench_gather import GatherProgram, random_gather
+from tests.cores.load_surroundings import REGION, Surroundings
 
 CONFIG = NpuConfig.from_dict(bench_parameters()["config"])
 LANES = CONFIG.beat_bytes
@@ -25,26 +25,8 @@ HALVES = {0: 0, CONFIG.sign_bytes: 1}
 Write = tuple[int, int, int, int, bool | None]
 
 
-class SignProgram(Program):
+class SignProgram(GatherProgram):
     """``writes`` are single bytes; what boxes of pixels and gathered runs give."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.gather: Instruction | None = None
-
-    def add(self, opcode: Opcode, **fields: int) -> None:
-        if opcode == Opcode.LOAD_SET:
-            self.gather = None
-        if opcode == Opcode.LOAD_GATHER:
-            self.gather = Instruction(opcode, **fields)
-        super().add(opcode, **fields)
-
-    def _data(self, geometry: Instruction, act: Instruction) -> np.ndarray:
-        data = np.zeros((act["blocks"], act["rows"], geometry["cols"], LANES), np.uint8)
-        for block, row, col in np.ndindex(data.shape[:3]):
-            beat = act["offset"] + block * geometry["block_pitch"] + row * geometry["row_pitch"] + col
-            data[block, row, col] = list(content(beat).to_bytes(LANES, "little"))
-        return data.view(np.int8)
 
     def _entry(self, bank: int, entry: int, place: int, values: np.ndarray, zero: np.ndarray) -> None:
         self.writes += [(bank, entry, place + byte, int(value) & 255,

@@ -25,7 +25,7 @@ def _made(b: Builder, op: str, name: str, *inputs: str, **attributes: int) -> st
 
 
 def _network() -> onnx.ModelProto:
-    """Two programs with the processor before, between and behind them."""
+    """Two programs with the processor before, between and after them."""
     b = Builder(np.random.default_rng(0), opset=18, number=np.int8)
 
     def integers(*numbers: int) -> str:

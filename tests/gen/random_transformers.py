@@ -14,7 +14,7 @@ _SIZES, _TOKENS = (4, 7, 16, 20, 24, 32), (3, 5, 16, 17, 33, 49, 197)
 
 class RandomTransformer(RandomModel):
     """One or two steps, each attention, of all tokens or of parts of them, or a perceptron: with or without
-    normalisations (in front or behind), residuals, masks and position embeddings. Tokens are an input, or the pixels of
+    normalisations (before or after), residuals, masks and position embeddings. Tokens are an input, or the pixels of
     one, often of a convolution; at the end there is sometimes their mean.
     """
 

@@ -185,7 +185,7 @@ def test_no_samples(rng: np.random.Generator, tmp_path: Path) -> None:
 
 
 def test_a_node_that_is_refused_in_its_segment_alone(rng: np.random.Generator, tmp_path: Path) -> None:
-    """A mean over channels that lie in another way behind what the processor has; `compare` leaves it to that, as
+    """A mean over channels that lie in another way after what the processor has; `compare` leaves it to that, as
     `compile` does.
     """
     b = FloatBuilder(rng, ["n", 12, 32])

@@ -122,7 +122,7 @@ def test_quantised_here(rng: Rng, tmp_path: Path) -> None:
 @pytest.mark.parametrize("kind", [float_map, quantised_map])
 @pytest.mark.parametrize(("before", "after"), [(1, 0), (0, 2), (2, 1)])
 def test_tokens_beside_those_of_an_image(before: int, after: int, kind, rng: Rng, seed: int, tmp_path: Path) -> None:
-    """Class tokens in front of those of a convolution, or behind them; then the first token, which has a layer."""
+    """Class tokens in front of those of a convolution, or after them; then the first token, which has a layer."""
     b = Builder(rng)
     x = b.node("Conv", b.dequantize(b.input(1, 3, 8, 6), 0.05), b.weights(CHANNELS, 3, 2, 2), strides=[2, 2])
     x = b.node("Transpose", b.node("Reshape", b.requantize(x), b.constant([1, CHANNELS, 12])), perm=[0, 2, 1])

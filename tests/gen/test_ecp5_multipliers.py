@@ -52,14 +52,14 @@ module top(input clk, input clk2, input enable, input reset, input signed [7:0] 
         twice <= bare + narrow;
         if (enable) s0 <= a;                                    // a register that does not begin with 0
         started <= s0 * b0;
-        first <= both;                                          // a product with two registers behind it
+        first <= both;                                          // a product with two registers after it
         if (enable) second <= both;
         apart <= a0 * d0;                                       // the operands' clocks differ
         y0 <= {wide[8:0], wide[17:9]}; k0 <= a;
         full <= x0 * y0;                                        // all bits of the cell
         odd <= $signed({a0, 1'b1}) * b1 + k0 * k0;              // a constant 1; a register that is to stay
     end
-    assign bare = a0 * a0;                                      // no register behind it
+    assign bare = a0 * a0;                                      // no register after it
 endmodule
 """
 #: The cell as its maker describes it, of what the pass uses.

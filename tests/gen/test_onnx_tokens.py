@@ -63,7 +63,7 @@ def test_a_view_of_a_view_is_refused(rng: Rng, tmp_path: Path) -> None:
 
 
 def test_a_sum_of_inputs_in_front(rng: Rng, seed: int, tmp_path: Path) -> None:
-    """As a cut at a residual leaves it: the normalisation behind the sum says which axis is that of the channels."""
+    """As a cut at a residual leaves it: the normalisation after the sum says which axis is that of the channels."""
     b = Builder(rng, opset=17)
     x, y = (b.dequantize(b.input(1, TOKENS, CHANNELS, name=name)) for name in ("x", "y"))
     total = b.requantize(b.node("Add", x, y), 0.07)
@@ -95,7 +95,7 @@ def test_what_is_refused_in_a_segment_alone(rng: Rng, tmp_path: Path, monkeypatc
 
 @pytest.mark.parametrize("unit", [{"turn": 1}, {"gather": 1}], ids=["turn", "gather"])
 def test_transposes_between_layers(unit: dict[str, int], rng: Rng, seed: int, tmp_path: Path) -> None:
-    """A matrix for the tokens, a sum and a normalisation behind a Transpose, as of MLP-Mixer: exact copies."""
+    """A matrix for the tokens, a sum and a normalisation after a Transpose, as of MLP-Mixer: exact copies."""
     b, config = Builder(rng, opset=17), NpuConfig.preset(64, rows=64, **unit)
     x = b.dequantize(b.input(1, TOKENS, CHANNELS), 0.05, 3)
     x = b.requantize(b.node("MatMul", x, b.weights(CHANNELS, CHANNELS, axis=1)), 0.04, -7)

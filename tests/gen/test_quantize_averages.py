@@ -7,14 +7,9 @@ import pytest
 from onnx import helper, numpy_helper
 
 from cores.config import NpuConfig
-from gen.check.compare import compare_model
-from gen.onnx.importer import load_model
-from gen.onnx.machine import Machine
 from gen.quantize.prepare import prepare
-from tests.compiled import compile_kept
 from tests.gen.float_models import FloatBuilder
-from tests.gen.quantizing import outputs_of, quantized
-from tests.gen.test_compiler import run_and_compare
+from tests.gen.quantizing import on_machine, outputs_of, quantized
 
 CONFIG = NpuConfig.preset(64, product=1)
 
@@ -30,12 +25,7 @@ def test_average_pools(attributes: dict, rng: np.random.Generator, seed: int, tm
     assert [node.op_type for node in made.graph.node] == ["Conv", "AveragePool", "Mul", "Conv"]
     np.testing.assert_allclose(outputs_of(made, x), outputs_of(model, x), rtol=0, atol=1e-5)
 
-    found = quantized(model, x, method="minmax").model
-    (tmp_path / "m.onnx").write_bytes(found.SerializeToString())
-    imported = load_model(tmp_path / "m.onnx", machine=Machine.of(CONFIG))
-    rows = compare_model(imported, {"x": x[:2]}).layers
-    assert max(row.largest for row in rows) <= 1
-    run_and_compare(*compile_kept(imported.graph, CONFIG), seed, ("load", "store"))
+    imported = on_machine(quantized(model, x, method="minmax").model, x, CONFIG, seed, tmp_path)
     factors = {a.name: helper.get_attribute_value(a) for node in made.graph.node if node.op_type == "AveragePool"
                for a in node.attribute}
     assert factors["count_include_pad"] == 1

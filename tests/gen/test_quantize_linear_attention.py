@@ -8,16 +8,11 @@ import onnx
 import pytest
 
 from cores.config import NpuConfig
-from gen.check.compare import compare_model
-from gen.onnx.importer import load_model
-from gen.onnx.machine import Machine
 from gen.quantize.prepare import prepare
 from gen.quantize.ranges import BINS, Distribution
 from gen.quantize.reciprocals import bound_reciprocals
-from tests.compiled import compile_kept
 from tests.gen.float_models import FloatBuilder
-from tests.gen.quantizing import outputs_of, quantized
-from tests.gen.test_compiler import run_and_compare
+from tests.gen.quantizing import on_machine, outputs_of, quantized
 
 Rng = np.random.Generator
 CONFIG = NpuConfig.preset(64, product=1, table=1, turn=1)
@@ -102,14 +97,9 @@ def test_others_stay(changes: dict, rng: Rng) -> None:
 
 @pytest.mark.parametrize("turned", [False, True])
 def test_on_the_machine(turned: bool, rng: Rng, seed: int, tmp_path: Path) -> None:
-    """One graph, whose layers are onnxruntime's but for a step."""
     model = network(rng, turned=turned)
     x = rng.normal(size=(16, 3, SIDE, SIDE)).astype(np.float32)
-    found = quantized(model, x, method="minmax")
-    (tmp_path / "m.onnx").write_bytes(found.model.SerializeToString())
-    imported = load_model(tmp_path / "m.onnx", machine=Machine.of(CONFIG))
-    assert max(row.largest for row in compare_model(imported, {"x": x[:2]}).layers) <= 1
-    run_and_compare(*compile_kept(imported.graph, CONFIG), seed, ("load", "store"))
+    on_machine(quantized(model, x, method="minmax").model, x, CONFIG, seed, tmp_path)
 
 
 def test_tokens_of_all_sizes() -> None:

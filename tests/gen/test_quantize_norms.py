@@ -8,15 +8,10 @@ import pytest
 from onnx import numpy_helper
 
 from cores.config import NpuConfig
-from gen.check.compare import compare_model
-from gen.onnx.importer import load_model
-from gen.onnx.machine import Machine
 from gen.quantize.balance_norms import balance_norms
 from gen.quantize.prepare import prepare
-from tests.compiled import compile_kept
 from tests.gen.float_models import FloatBuilder
-from tests.gen.quantizing import outputs_of, quantized
-from tests.gen.test_compiler import run_and_compare
+from tests.gen.quantizing import on_machine, outputs_of, quantized
 
 Rng = np.random.Generator
 CONFIG = NpuConfig.preset(64, product=1, table=1)
@@ -88,15 +83,10 @@ def test_numbers(norm, rng: Rng) -> None:
 
 @pytest.mark.parametrize("norm", [instance, pytorch, all_axes, pixels, squares])
 def test_on_the_machine(norm, rng: Rng, seed: int, tmp_path: Path) -> None:
-    """One graph, whose layers are onnxruntime's but for a step, and close to the float model."""
     model = network(rng, norm)
     x = rng.normal(size=(16, 3, SIDE, SIDE)).astype(np.float32)
     found = quantized(model, x, method="minmax")
-    (tmp_path / "m.onnx").write_bytes(found.model.SerializeToString())
-    imported = load_model(tmp_path / "m.onnx", machine=Machine.of(CONFIG))
-    report = compare_model(imported, {"x": x[:2]})
-    assert max(row.largest for row in report.layers) <= 1
-    run_and_compare(*compile_kept(imported.graph, CONFIG), seed, ("load", "store"))
+    on_machine(found.model, x, CONFIG, seed, tmp_path)
     expected = outputs_of(model, x)
     assert np.abs(outputs_of(found.model, x) - expected).mean() < 0.03 * np.abs(expected).max()
 

@@ -49,7 +49,8 @@ def compiled(folder: Path, *arguments: str | Path) -> Path:
 
 def on_rtl(folder: Path, main: str = "example.c", config: NpuConfig = CONFIG) -> Path:
     """``main``: of the folder, or of the tests'."""
-    shutil.copy(HERE / "rtl_backend.h", folder)
+    for header in ("rtl_backend.h", "rtl_program.h"):
+        shutil.copy(HERE / header, folder)
     if (HERE / main).is_file():
         shutil.copy(HERE / main, folder)
     library = build_library(config)

@@ -123,7 +123,7 @@ def test_charges_of_linux(governed, tmp_path: Path):
         done = subprocess.run([example, folder], cwd=tmp_path, capture_output=True, text=True)
         return done.stdout.strip() or done.stderr.strip()
 
-    failed = "governing: reading the charge: the way to the device fails"
+    failed = "reading the charge: the way to the device fails"
     assert charge() == failed
     assert charge(capacity="47\n") == "470000"
     assert charge(capacity="47\n", charge_now="3", charge_full="4") == "750000"

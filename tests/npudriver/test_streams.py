@@ -70,4 +70,4 @@ def test_in_c_on_the_verilog(rng, tmp_path: Path):
     assert lines[1] == lines[4]
     done = subprocess.run([example, "1", "8"], cwd=tmp_path, capture_output=True, text=True)
     assert (done.returncode, done.stdout.count("\n")) == (1, 1)
-    assert done.stderr.startswith("streams: setting the streams' length: no such slot, input or output")
+    assert done.stderr.startswith("setting the streams' length: no such slot, input or output")

@@ -197,7 +197,7 @@ def test_phases_stay_inside_the_buffer(stride):
     """A row's reads are a stride apart, in each phase and for the taps beyond the first ones."""
     geometry = dict(kernel_h=2, kernel_w=stride + 1, stride=stride, rows=2, cols=8, buf_row_pitch=16, reads=5,
                     buf_row_step=32, words=WordForm.SPREAD)
-    # Rows 0 to 3; there the second part's first phase ends behind the first part's last one.
+    # Rows 0 to 3; there the second part's first phase ends after the first part's last one.
     last = 3 * 16 + 2 * stride + 4 * stride
     read_to_the_end(OWN, geometry, last)
 

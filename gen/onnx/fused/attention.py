@@ -54,7 +54,7 @@ def _tokens_before(fused: Fused, past: tuple[str, str]) -> int:
 
 
 def _present(fused: Fused, past: str, new: str, place: int) -> str:
-    """Keys or values (N, heads, tokens, channels) behind those of earlier tokens, if there are any: the node's result
+    """Keys or values (N, heads, tokens, channels) after those of earlier tokens, if there are any: the node's result
     ``place``, if it has that.
     """
     result = fused.node.output[place] if place < len(fused.node.output) else ""

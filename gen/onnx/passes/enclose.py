@@ -14,7 +14,7 @@ from gen.onnx.inner import inner_graphs
 
 __all__ = ["ENCLOSED", "disclose", "enclose", "enclosed"]
 
-#: The domain of these functions; an operator of it is called as the one that it encloses, with a number behind it.
+#: The domain of these functions; an operator of it is called as the one that it encloses, with a number after it.
 ENCLOSED = "npugen.enclosed"
 #: The first version of ONNX's files that has functions.
 _IR_VERSION = 8

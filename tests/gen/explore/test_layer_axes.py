@@ -100,7 +100,7 @@ def test_what_is_no_network_is_no_solution():
     _, chosen = chosen_method("grid", problem, 1, 0)
     found = {one.facts["backbone"]: one for one in search(problem, chosen, Here(problem.meter), Ledger("t", None))}
     lost = found["28x28-c8k3-p4-c8k3-p4-c8k3-p3-10"]
-    assert lost.infeasible == ("nothing is left of the feature map behind a layer",)
+    assert lost.infeasible == ("nothing is left of the feature map after a layer",)
     assert lost.figures == {"reward": -1.0} and lost.excess > 1e5
     assert not found["28x28-c8k3-p3-c8k3-p3-c8k3-p3-10"].infeasible[0].startswith("nothing")
 
