@@ -25,8 +25,9 @@ HANDLERS = Registry()
 
 
 @HANDLERS.handles("MaxPool", conditions=(
-    "on the pool unit; no dilation, no indices. Where its input is quantised only after it, it is in front of "
-    "it, too: the result is the same"))
+    "on the pool unit, or with `--features maximum`, if it is of 2x2 with a stride of 2 and alone reads a convolution, "
+    "as that is stored; no dilation, no indices. Where its input is quantised only after it, it is in front of it, "
+    "too: the result is the same"))
 def max_pool(context: Context, inputs: Inputs) -> Value:
     node, graph = context.node, context.graph
     if any(d != 1 for d in node.attributes.get("dilations") or ()):
