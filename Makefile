@@ -18,7 +18,7 @@ CHECK := $(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Pyth
 # What cannot be beside the rest (pyproject.toml says why).
 TCL_EXTRA := import tomllib; print(*tomllib.load(open('pyproject.toml', 'rb'))['project']['optional-dependencies']['tcl'])
 
-.PHONY: setup demo check test test-full coverage soak bench site release lint clean
+.PHONY: setup demo check test test-full coverage soak bench site site-version release lint clean
 
 setup: $(STAMP)
 
@@ -87,6 +87,15 @@ bench: $(STAMP)
 site: $(DOCS)
 	@NO_MKDOCS_2_WARNING=1 $(RUN) -m mkdocs build --strict
 	@echo "build/site/index.html: open it in a browser"
+
+# The site as a version of its own on the branch `gh-pages`, with a chooser of versions: that of pyproject.toml, or
+# VERSION=dev. Nothing is pushed; WHERE is the branch.
+WHERE ?= gh-pages
+site-version: $(DOCS)
+	@NO_MKDOCS_2_WARNING=1 PATH="$(CURDIR)/$(VENV)/bin:$$PATH" $(VENV)/bin/mike deploy --branch $(WHERE) --update-aliases \
+		$${VERSION:-$$($(RUN) -c 'from npugen import __version__ as v; print(v.rpartition(".")[0], "latest")')}
+	@NO_MKDOCS_2_WARNING=1 $(VENV)/bin/mike set-default --branch $(WHERE) --allow-undefined latest
+	@echo "on the branch $(WHERE): look at it with '$(VENV)/bin/mike serve --branch $(WHERE)', publish it with 'git push'"
 
 # Wheel, sources, notes and digests in build/release, of the commit at hand once it passes; nothing is published.
 release: lint test

@@ -86,7 +86,8 @@ def _datapaths(arguments: argparse.Namespace) -> Rows:
         messages.print(f"{len(missed)} of {sum(row['goal'] is not None for row in rows)} goals are missed")
     if arguments.output is not None:
         write_plots(arguments, arguments.output, _PLOT, plot(rows),
-                    title=f"optional units, {described(chosen_config(arguments), None)} without them")
+                    title=["cycles with optional units and without, on the simulated Verilog: of no board or clock",
+                           described(chosen_config(arguments), None)])
     return rows
 
 

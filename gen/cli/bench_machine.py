@@ -90,11 +90,13 @@ def _area(arguments: argparse.Namespace) -> Rows:
 def _timing(arguments: argparse.Namespace) -> Rows:
     from gen.bench.timing import measure, plot
 
+    board = chosen_board(arguments)
     with status("timing") as remark:
-        rows = list(measure(chosen_board(arguments), cache_folder() / "synth", remark))
+        rows = list(measure(board, cache_folder() / "synth", remark))
     if arguments.output is not None:
         write_plots(arguments, arguments.output, _PLOT, plot(rows),
-                    title=f"levels of logic, {chosen_board(arguments).title}")
+                    title=["levels of logic, of machines and components by the names below",
+                           f"{board.title}; clock: {board.clock_mhz:g} MHz, target"])
     # The histogram is for scripts and the plot; a table would be as wide as its longest path.
     return [dataclasses.asdict(row) if arguments.json else
             {name: value for name, value in dataclasses.asdict(row).items() if name != "histogram"} for row in rows]

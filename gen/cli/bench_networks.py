@@ -8,7 +8,7 @@ from typing import Any
 from gen.cli.bench_part import Part, Rows, models_folder, simulated
 from gen.cli.common import messages, status
 from gen.cli.journal import Journal
-from gen.cli.machine import chosen_board, chosen_config
+from gen.cli.machine import chosen_board, chosen_config, described
 from gen.cli.memory import chosen_memory
 from gen.cli.plots import write_plots
 from gen.cli.summary import speed_of, work_of
@@ -74,7 +74,8 @@ def _zoo(arguments: argparse.Namespace) -> Rows:
                 "rows": [dataclasses.asdict(row) for row in zoo.measure(where, [network], remark)]})["rows"]
     if found and arguments.output is not None:
         write_plots(arguments, arguments.output, _PLOT, zoo.plot([zoo.Row(**row) for row in found]),
-                    title=f"networks of the zoo on the memories of boards, {found[0]['macs']} MACs")
+                    title=["networks of the zoo on the memories of boards, with the machine's clock on each",
+                           described(chosen_config(arguments), None)])
     if arguments.json:
         return found
     # Milliseconds for people; seconds, as everywhere, for scripts.

@@ -57,7 +57,9 @@ def _scale(arguments: argparse.Namespace) -> Rows:
     if arguments.output is not None:
         write_plots(arguments, arguments.output, _PLOT, scale.plot(
             [size for _, size in sizes], [scale.Inference(**row) for row in inferences]),
-            title=f"presets on {board.title}, memory of a beat a cycle")
+            title=["presets with features " + (", ".join(configs[0].features) or "none"),
+                   f"on {board.title}, memory of a beat a cycle; clock: " + ", ".join(
+                       f"{size.clock.mhz:.0f} MHz ({size.macs})" for _, size in sizes)])
     machines = [_machine(size) for _, size in sizes]
     published = [{"macs": one.macs, "gops": one.gops, "gops_a_klut": one.gops_a_klut, "lut": one.lut, "dsp": one.dsp,
                   "bram36": one.bram36, "clock_mhz": one.mhz} for one in scale.PUBLISHED]

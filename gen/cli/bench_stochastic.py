@@ -81,7 +81,9 @@ def _network(arguments: argparse.Namespace) -> Rows:
         with status("digits") as remark:
             rows += measure_digits(digits, Examiner.default_folder(), remark=remark)
     if rows and arguments.output is not None:
-        write_plots(arguments, arguments.output, _PLOT, plot(rows))
+        write_plots(arguments, arguments.output, _PLOT, plot(rows),
+                    title=["answers of stochastic networks that are right",
+                           "by their numbers alone: of no machine, board or clock"])
     return [{"backbone": row.backbone, "circuit": row.circuit, "length": row.length, "images": row.images,
              "right_%": 100 * row.right} for row in rows]
 

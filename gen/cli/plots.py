@@ -1,6 +1,7 @@
 """Plots as files: which kinds of files, for all commands that write any."""
 
 import argparse
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -31,9 +32,12 @@ def plot_files(arguments: argparse.Namespace, name: str) -> list[str]:
     return [f"{name}.{kind}" for kind in arguments.plots]
 
 
-def write_plots(arguments: argparse.Namespace, folder: Path, name: str, figure: "Figure", *, title: str = "") -> None:
-    """``title``: of what, and on which machine, where the figure does not say so itself. Raises OSError."""
+def write_plots(arguments: argparse.Namespace, folder: Path, name: str, figure: "Figure", *,
+                title: Sequence[str] = ()) -> None:
+    """``title``: lines of what it is, and on which machine, board and clock, where the figure does not say so itself.
+    Raises OSError.
+    """
     if title:
-        figure.suptitle(title_of([title]), fontsize="medium")
+        figure.suptitle(title_of(title), fontsize="medium")
     for file in plot_files(arguments, name):
         write_figure(folder / file, figure)

@@ -61,6 +61,8 @@ _HELPS = {
 _UNITS = 2
 #: Share of a total from which a finding is worth a line.
 _WORTH = 0.1
+#: Share of the multipliers in use from which on nothing else is worth a try.
+_BUSY = 0.85
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -142,6 +144,11 @@ def _findings(subject: Subject, total: Mapping[str, Any], layers: Sequence[Layer
         if spent >= _WORTH * cycles and not (cause == "idle_lanes" and streams >= spent):
             found.append(f"{100 * spent / cycles:.0f} % of all cycles go to {_CAUSES[cause]}: {_HELPS[cause]}.")
     found += [f"By trial on the time model, {one}." for one in subject.faster[:_UNITS]]
+    if total["utilisation"] >= _BUSY and not streams:
+        pruned = " or pruned weights (--density 0.25 to try, `prune` in earnest)"
+        config = subject.measured[0].program.config
+        found.append(f"The multipliers have work {100 * total['utilisation']:.0f} % of the time: more of them (--macs)"
+                     f"{pruned if config.groups_dense > 1 else ''} are what makes it faster.")
     return found
 
 

@@ -32,14 +32,19 @@ setTimeout(() => {
     + (wrong.join("; ") || "fine");
 });
 </script></body></html>"""
+#: The same, for when the last drawing is there: milliseconds since the page was asked for.
+_TIME = "<script>document.title = `drawn ${performance.now()}`;</script></body></html>"
 #: Bytes of a page, at most.
 _LARGEST = 5_000_000
+#: Milliseconds until it is drawn, and how often it may take longer.
+_SLOWEST, _TRIES = 2000, 5
 
 
 def require_usable(page: Path, folder: Path, *, size: tuple[int, int] = (1280, 900), theme: str = "light",
                    canvases: int = 1) -> None:
-    """No error is said, nothing is wider than the window of ``size``, every control can be reached and used by the
-    keyboard, and there are ``canvases`` drawings or more. Skips without a browser, but not in CI.
+    """It is drawn within two seconds. No error is said, nothing is wider than the window of ``size``, every control can
+    be reached and used by the keyboard, and there are ``canvases`` drawings or more. Skips without a browser, but not
+    in CI.
     """
     browser = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
     if browser is None:
@@ -47,13 +52,23 @@ def require_usable(page: Path, folder: Path, *, size: tuple[int, int] = (1280, 9
     text = page.read_text()
     assert len(text) < _LARGEST
     used = folder / f"used-{page.name}"
-    used.write_text(text.removesuffix("</body>\n</html>\n") + _USE)
-    done = subprocess.run(
-        [browser, "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
-         "--disable-background-networking", "--disable-component-update", "--disable-sync", "--enable-logging=stderr",
-         "--virtual-time-budget=20000", f"--window-size={size[0]},{size[1]}",
-         f"--user-data-dir={folder / 'profile'}", "--dump-dom", f"{used.as_uri()}#theme={theme}"],
-        capture_output=True, text=True, timeout=120)
+
+    def opened(script: str, *options: str) -> subprocess.CompletedProcess[str]:
+        used.write_text(text.removesuffix("</body>\n</html>\n") + script)
+        return subprocess.run(
+            [browser, "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
+             "--disable-background-networking", "--disable-component-update", "--disable-sync",
+             "--enable-logging=stderr", *options, f"--window-size={size[0]},{size[1]}",
+             f"--user-data-dir={folder / 'profile'}", "--dump-dom", f"{used.as_uri()}#theme={theme}"],
+            capture_output=True, text=True, timeout=120)
+
+    # Other work on this computer may hold a page up, but hardly every time.
+    times = []
+    while not times or times[-1] > _SLOWEST and len(times) < _TRIES:
+        (title,) = re.findall("<title>drawn (.*?)</title>", opened(_TIME).stdout)
+        times.append(float(title))
+    assert times[-1] <= _SLOWEST, times
+    done = opened(_USE, "--virtual-time-budget=20000")
     (title,) = re.findall("<title>(.*?)</title>", done.stdout)
     match = re.fullmatch(r"used (\d+), canvases (\d+): (.*)", title)
     assert match, title

@@ -294,6 +294,7 @@ def test_a_device_beside_the_simulation(counted: str, digits: Path, capsys: pyte
     assert [one.simulated for one in device.counters] == [one.counted for one in device.counters]
     assert sum(one.counted for one in device.counters if one.engine == "compute") > 0.9 * device.cycles
     assert found.findings[-1].endswith("and all counters as in the time model on an ideal memory.")
+    assert "more of them (--macs) or pruned weights" in found.findings[-2]
     assert report(capsys, counted).on_device is None
     counts = json.loads(Path("c.json").read_text())
     counts["cycles"] = [one + 1000 for one in counts["cycles"]]

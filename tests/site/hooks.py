@@ -1,5 +1,6 @@
 """What MkDocs calls (mkdocs.yml, ``hooks``): it adds the pages of `tests.site.pages`, and leads links anew."""
 
+import os
 import sys
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from pymdownx.slugs import slugify
 # MkDocs imports this file alone, and from wherever it was started.
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
+from gen.report.sheet import version  # noqa: E402
 from tests.site.pages import BESIDE, GENERATED, beside_text, led_anew  # noqa: E402
 
 __all__ = ["on_config", "on_files", "on_page_markdown"]
@@ -19,6 +21,10 @@ __all__ = ["on_config", "on_files", "on_page_markdown"]
 def on_config(config: MkDocsConfig) -> MkDocsConfig:
     # Links to headings are those of the repository's viewers.
     config.mdx_configs.setdefault("toc", {})["slugify"] = slugify(case="lower")
+    config.copyright = f"npugen {version()}"
+    # `mike` sets it while it builds; it brings what a chooser of versions reads, which pages from the disk do not have.
+    if os.environ.get("MIKE_DOCS_VERSION"):
+        config.extra["version"] = {"provider": "mike"}
     return config
 
 
