@@ -12,7 +12,8 @@ from .levels import FULL
 
 __all__ = ["Battery", "BatteryError", "ModelledBattery", "PowerSupply", "ReadBattery"]
 
-_MOST_TEXT = 64
+#: Of a file: characters that are looked at, digits of a number, and what may stand around it, as in C.
+_MOST_TEXT, _MOST_DIGITS, _SPACES = 64, 18, " \t\n\v\f\r"
 #: Pairs of files, in the order in which they are tried: what there is, and what a full battery has.
 _PAIRS = (("energy_now", "energy_full"), ("charge_now", "charge_full"))
 #: Percent of a full battery: what every driver of Linux has.
@@ -52,7 +53,8 @@ class ReadBattery(Battery):
 class PowerSupply(Battery):
     """A battery as Linux shows it in a folder of /sys/class/power_supply.
 
-    ``energy_now`` of ``energy_full``, else ``charge_now`` of ``charge_full``, else ``capacity``, whole percents.
+    ``energy_now`` of ``energy_full``, else ``charge_now`` of ``charge_full``, else ``capacity``, whole percents: the
+    first that is there, and no other where that cannot be read.
     """
 
     def __init__(self, folder: Path | str) -> None:
@@ -72,10 +74,10 @@ class PowerSupply(Battery):
     def _number(self, name: str) -> int:
         path = self._folder / name
         try:
-            text = read_text(path)[:_MOST_TEXT].strip()
+            text = read_text(path)[:_MOST_TEXT].strip(_SPACES)
         except (OSError, ValueError) as error:
             raise BatteryError(f"{path}: {reason(error)}") from None
-        if not (text.isascii() and text.isdecimal()) or len(text) > 19:
+        if not (text.isascii() and text.isdecimal()) or len(text) > _MOST_DIGITS:
             raise BatteryError(f"{path}: must be a whole number of 0 or more, not {text!r}")
         return int(text)
 

@@ -10,6 +10,9 @@ from .levels import FULL, Level, LevelTable
 
 __all__ = ["Choice", "Governor"]
 
+#: Microseconds that are half of what 64 bits count.
+_HALF = 1 << 63
+
 
 @dataclass(frozen=True)
 class Choice:
@@ -36,7 +39,8 @@ class Governor:
         self.plan = table.plan
         #: What the charge alone has chosen last.
         self._rank = 0
-        self._ends_us: int | None = None
+        #: When the first inference did.
+        self._began_us: int | None = None
 
     @property
     def levels(self) -> Sequence[Level]:
@@ -50,7 +54,8 @@ class Governor:
 
     def choose(self, charge_ppm: int, now_us: int = 0) -> Choice:
         """For an inference that begins ``now_us`` microseconds after some beginning, with so much charge, in millionths
-        of a full battery; what is more than full counts as full. Raises ValueError for less than none.
+        of a full battery; what is more than full counts as full. The time may wrap at 2^64. Raises ValueError for less
+        than none.
         """
         if charge_ppm < 0 or now_us < 0:
             raise ValueError(f"charge and time must be 0 or more, not {charge_ppm} and {now_us}")
@@ -73,9 +78,11 @@ class Governor:
         return len(self.levels) - 1
 
     def _by_endurance(self, energy: int, now_us: int) -> tuple[int, bool]:
-        if self._ends_us is None:
-            self._ends_us = now_us + self.plan.lasts_us
-        left = self._ends_us - now_us
+        if self._began_us is None:
+            self._began_us = now_us
+        # As in C, where it may wrap: from half of its range on a time is before the beginning.
+        passed = (now_us - self._began_us + _HALF) % (2 * _HALF) - _HALF
+        left = self.plan.lasts_us - passed
         inferences = -(-left // self.plan.period_us) if left > 0 else 1
         each = energy // inferences
         for number, level in enumerate(self.levels):

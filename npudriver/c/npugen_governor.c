@@ -45,12 +45,13 @@ static unsigned by_thresholds(const npugen_governor *governor, uint32_t charge_p
 
 static unsigned by_endurance(npugen_governor *governor, uint64_t energy, uint64_t now_us, int *short_of) {
     const npugen_plan *plan = &governor->plan;
-    uint64_t left, inferences, each;
+    uint64_t passed, left, inferences, each;
     if (!governor->begun) {
-        governor->ends_us = now_us + plan->lasts_us;
+        governor->began_us = now_us;
         governor->begun = 1;
     }
-    left = governor->ends_us > now_us ? governor->ends_us - now_us : 0;
+    passed = now_us - governor->began_us; /* the time may wrap; from half of its range on it is before the beginning */
+    left = passed < plan->lasts_us || passed >> 63 ? plan->lasts_us - passed : 0;
     inferences = left ? (left - 1) / plan->period_us + 1 : 1;
     each = energy / inferences;
     *short_of = 0;

@@ -43,7 +43,7 @@ typedef struct npugen_governor {
     uint64_t battery; /* energy of a full one, 0 where it is not known */
     unsigned rank;    /* what the charge alone has chosen last */
     int begun;
-    uint64_t ends_us;
+    uint64_t began_us; /* when the first inference did */
 } npugen_governor;
 
 typedef struct npugen_choice {
@@ -56,7 +56,8 @@ typedef struct npugen_choice {
 npugen_status npugen_governor_init(npugen_governor *governor, const npugen_level *levels, unsigned count,
                                    const npugen_plan *plan, uint64_t battery);
 
-/* For an inference that begins at now_us microseconds from any beginning, with so much of a full battery. */
+/* For an inference that begins at now_us microseconds from any beginning, with so much of a full battery. The time may
+ * wrap from its largest value to 0. */
 npugen_choice npugen_governor_choose(npugen_governor *governor, uint32_t charge_ppm, uint64_t now_us);
 
 /* Choose, and have the device make what is started from then on with streams of the level. The caller starts the

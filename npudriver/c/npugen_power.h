@@ -9,7 +9,8 @@ extern "C" {
 #endif
 
 /* Of a folder of /sys/class/power_supply, in millionths of a full battery: energy_now of energy_full, else charge_now of
- * charge_full, else capacity, whole percents. NPUGEN_IO where these cannot be read. */
+ * charge_full, else capacity, whole percents. NPUGEN_IO where a pair is there and cannot be read, or none of them is: the
+ * same as npudriver.battery.PowerSupply. */
 npugen_status npugen_read_charge(const char *folder, uint32_t *charge_ppm);
 
 #ifdef __cplusplus

@@ -52,13 +52,16 @@ def random_table(rng: np.random.Generator) -> tuple[list[Level], Plan, int]:
 
 
 def random_trace(rng: np.random.Generator, steps: int) -> list[tuple[int, int, int]]:
-    """Charge, time and deadline of each step: a charge that falls, is read unevenly, and is filled up now and then."""
-    charge, now, deadline, found = float(FULL), 0, 0, []
+    """Charge, time and deadline of each step: a charge that falls, is read unevenly, and is filled up now and then; a
+    time that may wrap at 2^64, or be set back.
+    """
+    charge, deadline, found = float(FULL), 0, list[tuple[int, int, int]]()
+    now = (0, 0, (1 << 63) - 100, (1 << 64) - 100)[rng.integers(4)]
     for _ in range(steps):
         charge -= rng.uniform(0, 0.05) * FULL
         if charge < 0 or rng.random() < 0.03:
             charge = rng.uniform(0, 1) * FULL
-        now += int(rng.integers(0, 20))
+        now = (now + int(rng.integers(0, 20)) - (50 if rng.random() < 0.02 else 0)) % (1 << 64)
         if rng.random() < 0.2:
             deadline = int(rng.choice([0, rng.integers(1, 10)]))
         read = int(charge + rng.normal(0, 0.01) * FULL)

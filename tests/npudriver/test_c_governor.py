@@ -14,6 +14,7 @@ from gen.govern.header import levels_header
 from gen.ir import reference
 from gen.passes.streams import shorten_streams
 from gen.run.inputs import Samples
+from npudriver.battery import BatteryError, PowerSupply
 from npudriver.governor import Governor
 from npudriver.levels import LevelsFileError, LevelTable
 
@@ -95,6 +96,47 @@ def test_a_reckoned_battery(tmp_path: Path):
     assert charges(100, 10**9, 1) == [1_000_000, 1_000_000]
     assert charges(0, 0, 1) == [0, 0] == charges(0, 5, 9)
     assert charges(1 << 43, 1 << 42) == [500_000]
+
+
+#: What files may hold: numbers, and what is none.
+_TEXTS = ("47\n", "0", " 5 \n", "\t\n12\r\n", "9" * 18, "123456789012345678", "1" + "0" * 17, "100", "250", "-3",
+          "full", "", "\n", "9" * 19, "4 7", "1.5", "0x10", "\u0663", "7\u00a0", "3" + " " * 61 + "\n",
+          "3" + " " * 70 + "x")
+
+
+def test_charges_of_linux_are_pythons(rng: np.random.Generator, tmp_path: Path):
+    """Folders with some of the files, some of them no numbers: the same charge, or an error of both."""
+    for name, content in library_files(CONFIG).items():
+        (tmp_path / name).write_bytes(content)
+    (tmp_path / "charges.c").write_text((HERE / "charges.c").read_text())
+    example = compiled(tmp_path, "charges.c", "npugen_power.c", "npugen.c")
+    folders, wanted = [], []
+    for number in range(300):
+        folders.append(folder := tmp_path / f"BAT{number}")
+        folder.mkdir()
+        for name in ("energy_now", "energy_full", "charge_now", "charge_full", "capacity"):
+            if rng.random() < 0.7:
+                (folder / name).write_text(str(rng.choice(_TEXTS[:9] if rng.random() < 0.8 else _TEXTS)))
+            elif rng.random() < 0.1:
+                (folder / name).mkdir()     # cannot be read
+        try:
+            wanted.append(str(PowerSupply(folder).charge()))
+        except BatteryError:
+            wanted.append("error")
+    done = subprocess.run([example, *folders], capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.split() == wanted
+    assert 30 < wanted.count("error") < 200 and len(set(wanted)) > 10
+
+
+def test_a_battery_lasts_where_the_time_wraps():
+    """As from 0: the plan is of what has passed since the first inference."""
+    levels, plan = table().levels, dataclasses.replace(table().plan, kind="lasting", period_us=10, lasts_us=1000)
+    found = []
+    for first in (0, (1 << 64) - 500):
+        governor = Governor(LevelTable(levels, plan, battery=4000))
+        found.append([governor.choose(1_000_000 - 9 * step, (first + step) % (1 << 64)) for step in range(0, 1200, 10)])
+    assert found[0] == found[1]
 
 
 def test_on_the_verilog(governed):
