@@ -6,14 +6,16 @@ of scores is the sum. A mask that an input of the model makes gives the scores i
 """
 
 from collections.abc import Iterator, Mapping
+from math import prod
 
 import numpy as np
 import onnx
 from onnx import NodeProto, TensorProto, numpy_helper
 
 from gen.onnx.index import GraphIndex
+from gen.quantize.rewriting import WEIGHTED, Rewriting
 
-__all__ = ["bound_masks", "make_masks_finite"]
+__all__ = ["ExpandedMasks", "bound_masks", "make_masks_finite"]
 
 #: What masks a key at most; other numbers are biases of positions.
 _MASKED = -100.0
@@ -22,8 +24,54 @@ _MASKED = -100.0
 _LOWEST = -10_000.0
 #: How far a masked key is below the lowest score: its share is e^-8 of another's at most.
 _BELOW = 8.0
+#: What repeats numbers, or arranges them.
+_ARRANGING = ("Expand", "Reshape", "Transpose", "Unsqueeze", "Squeeze", "Identity")
 #: The least range of scores beside a mask: steps of a sum's operands may not be too different.
 _RANGE = 1.0
+
+
+class ExpandedMasks(Rewriting):
+    """Masks of keys that inputs of the model make, the same for all heads, as masks of each head's scores: they are
+    repeated once for all sums.
+    """
+
+    OPERATORS = frozenset(("Add",))
+
+    def __init__(self, index: GraphIndex) -> None:
+        super().__init__(index)
+        self._of_scores = _of_softmax(index.model)
+        #: Mask and shape -> the mask in that shape.
+        self._expanded: dict[tuple[str, tuple[int, ...]], str] = {}
+
+    def layers(self, node: NodeProto) -> Iterator[NodeProto]:
+        if node.output[0] not in self._of_scores:
+            return
+        shapes = [self._shapes.get(name, []) for name in node.input]
+        first, second = (prod(size or 1 for size in shape) for shape in shapes)
+        place = int(first > second)
+        mask, shape, whole = node.input[place], shapes[place], shapes[1 - place]
+        if (len(whole) != 4 or not all(whole[1:]) or len(shape) < 3 or shape[-3] != 1 or whole[1] == 1
+                or mask in self._constants or not self._is_of_inputs(mask)):
+            return
+        key = mask, tuple(whole[1:])
+        if key not in self._expanded:
+            yield (made := self._node(node, "Expand", mask, self._constant(node.name, np.array([1, *whole[1:]]))))
+            self._expanded[key] = made.output[0]
+        node.input[place] = self._expanded[key]
+        yield node
+
+    def _is_of_inputs(self, name: str) -> bool:
+        """Whether no layer with weights is among what a value is made of."""
+        seen, waiting = set[str](), [name]
+        while waiting:
+            maker = self._makers.get(waiting.pop())
+            if maker is None or maker.output[0] in seen:
+                continue
+            if maker.op_type in WEIGHTED:
+                return False
+            seen.add(maker.output[0])
+            waiting += maker.input
+        return True
 
 
 def make_masks_finite(model: onnx.ModelProto) -> onnx.ModelProto:
@@ -32,6 +80,7 @@ def make_masks_finite(model: onnx.ModelProto) -> onnx.ModelProto:
         return model
     index = GraphIndex(model)
     _add_choices(index)
+    _bound_choices(index)
     for node, tensor in list(_masks(model)):
         mask = np.maximum(numpy_helper.to_array(tensor), np.float32(_LOWEST))
         node.input[list(node.input).index(tensor.name)] = index.constant(f"{node.name}/mask", mask)
@@ -59,6 +108,25 @@ def _add_choices(index: GraphIndex) -> None:
         scores = node.input[2 - place]
         node.op_type = "Add"
         node.input[:] = [scores, index.constant(f"{node.name}/mask", mask)]
+
+
+def _bound_choices(index: GraphIndex) -> None:
+    """`_LOWEST` in the place of lower numbers of Wheres that make masks of what inputs say, for sums alone."""
+    read = _of_softmax(index.model)
+    # What is read by such sums alone, or by what arranges it for them: from the last nodes to the first.
+    masks = set[str]()
+    for node in reversed(index.graph.node):
+        for name in node.output:
+            found = [reader for reader in index.readers[name] if reader.op_type != "Shape"]
+            if found and name not in index.outputs and all(
+                    reader.op_type == "Add" and reader.output[0] in read
+                    or reader.op_type in _ARRANGING and reader.output[0] in masks for reader in found):
+                masks.add(name)
+    for node in index.graph.node:
+        for place, name in enumerate(node.input) if node.op_type == "Where" and node.output[0] in masks else ():
+            number = index.number(name) if place else None
+            if number is not None and number.dtype == np.float32 and number.min(initial=0) < _LOWEST:
+                node.input[place] = index.constant(f"{node.name}/mask", np.maximum(number, np.float32(_LOWEST)))
 
 
 def bound_masks(model: onnx.ModelProto, found: Mapping[str, tuple[float, float]]) -> dict[str, tuple[float, float]]:
@@ -93,9 +161,20 @@ def _of_choices(model: onnx.ModelProto, found: Mapping[str, tuple[float, float]]
         low, high = min(found[known[0]][0], 0.0), found[known[0]][1]
         high = max(high, low + _RANGE)
         ranges |= {known[0]: (low, high), node.output[0]: (low - _BELOW, high)}
-        ranges |= {name: (low - _BELOW - high, max(found[name][1], 0.0)) for name in node.input
-                   if name in found and name != known[0] and node.op_type == "Add"}
+        masks = (name for name in node.input if name != known[0] and node.op_type == "Add")
+        for name in (each for mask in masks for each in _picked_from(index, mask) if each in found):
+            # Several sums may read it.
+            ranges[name] = (min(low - _BELOW - high, ranges.get(name, (0.0, 0.0))[0]), max(found[name][1], 0.0))
     return ranges
+
+
+def _picked_from(index: GraphIndex, name: str) -> Iterator[str]:
+    """A value, and those that it has the numbers of, of which nothing else reads any."""
+    yield name
+    while (maker := index.made(name, *_ARRANGING)) is not None and (
+            {maker.op_type} == {reader.op_type for reader in index.readers[maker.input[0]]}):
+        name = maker.input[0]
+        yield name
 
 
 def _masks(model: onnx.ModelProto) -> Iterator[tuple[NodeProto, TensorProto]]:

@@ -32,7 +32,7 @@ from gen.quantize.float_weights import float_weights, of_weights
 from gen.quantize.heads import HeadMatrices, SharedFactors
 from gen.quantize.layer_norms import find_layer_norms
 from gen.quantize.linear_attention import LinearAttention
-from gen.quantize.masks import make_masks_finite
+from gen.quantize.masks import ExpandedMasks, make_masks_finite
 from gen.quantize.maxima import Maxima
 from gen.quantize.norms import PixelNorms
 from gen.quantize.operators import Operators
@@ -103,7 +103,8 @@ def prepare(model: onnx.ModelProto, whole: Collection[str] = ()) -> onnx.ModelPr
     model = drop_casts(_optimised(find_layer_norms(_spread(model, whole))))
     # Some of it once more, as there are more constants now.
     model = find_layer_norms(make_masks_finite(rewritten(drop_unused(model), SumsApart, HeadMatrices, SharedFactors)))
-    model = rewritten(model, PixelNorms, LinearAttention, Quotients, Maxima, RepeatedOperands, CountedPadding)
+    model = rewritten(model, PixelNorms, LinearAttention, Quotients, Maxima, ExpandedMasks, RepeatedOperands,
+                      CountedPadding)
     for apply in (hoist_transposes, sink_transposes, merge_pool_padding, find_prelus, move_shifts, fold_shifts):
         model = apply(model)
     model = drop_unused(rewritten(model, Ungrouping))

@@ -11,6 +11,7 @@ from cores.config import NpuConfig
 from gen.check.compare import compare_model
 from gen.onnx.importer import load_model
 from gen.onnx.machine import Machine
+from gen.quantize.options import QuantizeOptions
 from gen.quantize.prepare import prepare
 from gen.quantize.quantize import quantize
 from tests.gen.float_models import FloatBuilder
@@ -40,6 +41,57 @@ def test_causal(low: float, rng: np.random.Generator, tmp_path: Path) -> None:
     onnx.save(made, tmp_path / "masked.onnx")
     imported = load_model(tmp_path / "masked.onnx", machine=Machine.of(NpuConfig.preset(64, turn=1, rows=64)))
     assert compare_model(imported, {"x": x}).largest <= 2
+
+
+def heads_of(b: FloatBuilder, x: str) -> list[str]:
+    split = b.constant(np.array([0, 0, HEADS, SIZE]))
+    return [b.node("Transpose", b.node("Reshape", b.node("MatMul", x, b.weights(WIDTH, WIDTH)), split), perm=perm)
+            for perm in ([0, 2, 1, 3], [0, 2, 3, 1], [0, 2, 1, 3])]
+
+
+def attended(b: FloatBuilder, x: str, mask: str) -> str:
+    query, key, value = heads_of(b, x)
+    scores = b.node("Mul", b.node("MatMul", query, key), b.constant(np.float32(SIZE**-0.5)))
+    mixed = b.node("MatMul", b.node("Softmax", b.node("Add", scores, mask), axis=-1), value)
+    return b.node("Reshape", b.node("Transpose", mixed, perm=[0, 2, 1, 3]), b.constant(np.array([0, 0, WIDTH])))
+
+
+@pytest.mark.parametrize("batch", [1, "N"])
+@pytest.mark.parametrize("shape", [(1, 1, TOKENS), (1, TOKENS, TOKENS), (HEADS, TOKENS, TOKENS)], ids=str)
+@pytest.mark.parametrize("form", ["numbers", "factor", "infinite"])
+def test_given(form: str, shape: tuple[int, ...], batch: int | str, rng: np.random.Generator, tmp_path: Path) -> None:
+    """Masks that are inputs, of keys or of pairs, for two layers whose scores differ in size: all of it on the
+    accelerator, but what makes numbers of what is chosen.
+    """
+    b = FloatBuilder(rng, [batch, TOKENS, WIDTH], opset=17)
+    mask = "mask"
+    if form == "factor":
+        mask = b.node("Mul", mask, b.constant(np.float32(-1e4)))
+    if form == "infinite":
+        mask = b.node("Where", mask, b.constant(np.float32(-np.inf)), b.constant(np.float32(0)))
+    y = attended(b, "x", mask)
+    y = attended(b, b.node("Mul", y, b.constant(np.float32(4))), mask)
+    y = b.node("MatMul", y, b.weights(WIDTH, 12), name="y")
+    number = onnx.TensorProto.FLOAT
+    values = [onnx.helper.make_tensor_value_info(name, kind, [batch, *dims]) for name, kind, dims in (
+        ("x", number, (TOKENS, WIDTH)), ("mask", onnx.TensorProto.BOOL if form == "infinite" else number, shape),
+        (y, number, (TOKENS, 12)))]
+    graph = onnx.helper.make_graph(b.nodes, "masked", values[:2], values[2:], b.constants)
+    model = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 17)], ir_version=8)
+    hidden = np.zeros((4, *shape), bool)
+    hidden[0, ..., -3:] = hidden[1, ..., :2] = hidden[2, ..., 4] = True
+    samples = {"x": rng.normal(size=(4, TOKENS, WIDTH)).astype(np.float32)}
+    samples["mask"] = hidden if form == "infinite" else (hidden * np.float32(1 if form == "factor" else -1e4))
+    made = quantize(model, samples, QuantizeOptions(method="minmax")).model
+    expected, found = (np.concatenate([onnxruntime.InferenceSession(each.SerializeToString()).run(None, {
+        name: array[number:number + 1] for name, array in samples.items()})[0] for number in range(4)])
+        for each in (model, made))
+    assert ((found - expected)**2).sum() < 0.01 * (expected**2).sum()
+    onnx.save(made, tmp_path / "masked.onnx")
+    machine = Machine.of(NpuConfig.preset(64, turn=1, rows=64, table=1, product=1))
+    if form == "infinite":
+        return      # the processor makes numbers of the choices
+    assert compare_model(load_model(tmp_path / "masked.onnx", machine=machine), samples).largest <= 2
 
 
 @pytest.mark.parametrize("given", [False, True], ids=("constant", "input"))
