@@ -66,11 +66,11 @@ class BurstCheck:
         return {}
 
     def shown(self, registers: Any) -> dict[str, Value]:
-        """Of `RegisterFile`: register -> what it reads as, where that is not what it writes."""
+        """Register -> what it reads as, for registers of `RegisterFile` that do not read as they were written."""
         return {}
 
     def open(self, registers: Any, name: str, idle: Value) -> Value:
-        """Of `RegisterFile`: whether a register that stands still during a run can be written; ``idle``: none is."""
+        """Whether a register of `RegisterFile` that is fixed during a run can be written; ``idle``: there is no run."""
         return idle
 
     def join(self, m: Module, *, registers: Any, read: Any, write: Any, fetch: Any, load: Any,

@@ -155,7 +155,7 @@ def quantised(name: str, progress: Callable[[str], None] = lambda remark: None,
 
 
 def plot(rows: Sequence[Row]) -> "Figure":
-    """A bar a network, its time on the ideal memory and what the board's takes on top."""
+    """A bar for each network: its time on an ideal memory, and what the board's memory adds to that."""
 
     names = [f"{row.network} ({Clock(row.clock_mhz, row.clock)})" for row in rows]
     ideal = [1e3 * row.seconds * row.ideal / row.cycles for row in rows]

@@ -106,9 +106,9 @@ def _is_ours(path: Path) -> bool:
 
 def write_files(folder: Path, board: "Board", config: "NpuConfig", before: Callable[[], None] = lambda: None
                 ) -> tuple[str, list[str]]:
-    """Everything but the resources; returns the Verilog and the names of the files.
+    """Write all files but those about resources; returns the Verilog and the names of the files.
 
-    ``before`` is called when they are made and can be written, before any is.
+    ``before`` is called once all files are made, and before the first is written.
     """
     for name in ("npu.v", *get_family(board.family).project):
         require_writable(folder / name)

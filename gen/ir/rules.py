@@ -1,4 +1,4 @@
-"""Rules about numbers that several parts of the IR have in common."""
+"""Checks of numbers that several parts of the IR share."""
 
 from collections.abc import Iterator
 

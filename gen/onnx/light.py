@@ -26,7 +26,7 @@ def is_large(tensor: TensorProto) -> bool:
 
 
 def without_initializers(model: onnx.ModelProto) -> onnx.ModelProto:
-    """A copy of all else."""
+    """A copy of a model without its initializers."""
     result = onnx.ModelProto()
     _copy(model, result, but="graph")
     _copy(model.graph, result.graph, but="initializer")

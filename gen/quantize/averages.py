@@ -16,7 +16,7 @@ __all__ = ["CountedPadding"]
 
 
 class CountedPadding(Rewriting):
-    """Such pools, of two axes of known sizes, in the place of others."""
+    """Replaces average pools that leave padding out, over two axes of known sizes."""
 
     OPERATORS = frozenset(("AveragePool",))
 

@@ -41,7 +41,7 @@ class _Quotient:
 
 
 class LinearAttention(Rewriting):
-    """Such layers in the place of the quotient, of tensors (1, heads, tokens, D) or, transposed, (1, heads, D, tokens)
+    """Replaces the quotient of such attention, of tensors (1, heads, tokens, D) or, transposed, (1, heads, D, tokens),
     of known sizes.
     """
 

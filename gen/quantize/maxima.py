@@ -16,7 +16,7 @@ __all__ = ["Maxima"]
 
 
 class Maxima(Rewriting):
-    """Such steps where a layer with weights depends on the result."""
+    """Replaces Max and Min where a layer with weights depends on the result."""
 
     OPERATORS = frozenset(("Max", "Min"))
 

@@ -35,9 +35,10 @@ class _Norm:
 
 
 class PixelNorms(Rewriting):
-    """Layers in the place of normalisations over pixels, of 3 or 4 axes and known channels.
+    """Replaces normalisations over pixels, of tensors with 3 or 4 axes and a known number of channels.
 
-    PyTorch writes groups as channels that a Reshape makes, and another undoes, with a Mul of each channel after that.
+    PyTorch writes a GroupNormalization as an InstanceNormalization between two Reshapes, with a Mul for each channel
+    after them.
     """
 
     OPERATORS = frozenset(("GroupNormalization", "InstanceNormalization", "LayerNormalization", "RMSNormalization",

@@ -41,7 +41,7 @@ _LARGEST = _repeated(op("ReduceMax", value("x"), label="largest", test=_keeps_ax
 
 
 class Operators(Rewriting):
-    """Others in the place of such operators, in the forms that are known to be the same."""
+    """Replaces such operators in the forms for which the result is known to be the same."""
 
     OPERATORS = frozenset(("Sum", "Mean", "Einsum", "MatMul", "Softmax", "Div", "LRN", "LpNormalization",
                            "MeanVarianceNormalization", "LpPool", "GlobalLpPool", "ReduceL1", "ReduceSumSquare"))

@@ -41,7 +41,7 @@ def is_guard(node: NodeProto, constants: Mapping[str, onnx.TensorProto]) -> bool
 
 
 class Quotients(Rewriting):
-    """These in the place of Div, ReduceL2 and Softmax, of those that layers with weights depend on."""
+    """Replaces Div, ReduceL2 and Softmax where a layer with weights depends on the result."""
 
     OPERATORS = frozenset(("Div", "ReduceL2", "Softmax"))
 

@@ -18,7 +18,7 @@ _MOST_COLUMNS = 32
 
 
 class RepeatedOperands(Rewriting):
-    """Such operands repeated by a Resize."""
+    """Repeats such operands by Resize nodes in front of the operator."""
 
     OPERATORS = frozenset(("Mul", "Add", "Sub"))
 

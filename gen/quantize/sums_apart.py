@@ -13,7 +13,7 @@ __all__ = ["SumsApart"]
 
 
 class SumsApart(Rewriting):
-    """MatMul and Add in the place of each Gemm of constant weights whose summand is no constant."""
+    """Replaces each Gemm of constant weights whose summand is no constant by a MatMul and an Add."""
 
     OPERATORS = frozenset(("Gemm",))
 

@@ -17,7 +17,7 @@ __all__ = ["Ungrouping"]
 
 
 class Ungrouping(Rewriting):
-    """Of constant weights."""
+    """Replaces such convolutions where their weights are constant."""
 
     OPERATORS = frozenset(("ConvTranspose",))
 

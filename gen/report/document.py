@@ -149,7 +149,7 @@ class Noise:
 
 @dataclass(frozen=True, kw_only=True)
 class Counter:
-    """Cycles that an engine spent in a state during an inference: as simulated, and as a device counted them."""
+    """Cycles of an inference that an engine spent in a state, as simulated and as counted by a device."""
 
     engine: str
     state: str

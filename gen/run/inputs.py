@@ -274,7 +274,7 @@ def input_specs(graph: Graph, shapes: Mapping[str, tuple[int, ...]]) -> dict[str
 
 
 def model_specs(inputs: Sequence[ModelInput]) -> dict[str, InputSpec]:
-    """Of a model as it was read, whatever runs it."""
+    """Input -> what samples of it have to be, of a model as it was read."""
     return {i.name: InputSpec(i.shape, helper.tensor_dtype_to_np_dtype(i.elem_type)) for i in inputs}
 
 

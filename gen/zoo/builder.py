@@ -101,7 +101,7 @@ class Builder:
         return self._biased("Conv", x, weights, name, _windows(kernel, stride, groups, pad))
 
     def dense(self, x: Tensor, outputs: int, *, name: str) -> Tensor:
-        """A fully connected layer of all that is in ``x``."""
+        """A fully connected layer that reads all values of ``x``."""
         if x.sample.ndim > 2:
             x = self.node("Flatten", x, name=f"{name}.flatten")
         return self._biased("Gemm", x, self._drawn(outputs, x.channels), name, {"transB": 1})

@@ -1,4 +1,4 @@
-"""When pixels of a STORE set out, as far as the store engine's multipliers are concerned."""
+"""When pixels of a STORE start, as far as the store engine's multipliers allow it."""
 
 from dataclasses import dataclass
 

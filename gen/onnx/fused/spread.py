@@ -40,7 +40,7 @@ class Fused:
         return self.node.input[position] if position < len(self.node.input) else ""
 
     def refuse(self, inputs: Mapping[int, str], outputs: Mapping[int, str]) -> None:
-        """Raises UnsupportedError for an input or an output that is there: position -> what it is."""
+        """Raise UnsupportedError if the node has one of these inputs or outputs: position -> name in the message."""
         for names, whats in ((self.node.input, inputs), (self.node.output, outputs)):
             for position, name in enumerate(names):
                 if name and position in whats:
