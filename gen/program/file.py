@@ -6,7 +6,7 @@ in its folder: ``compiled.json``, which this module defines, and ``model.onnx``,
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Self
 
@@ -152,19 +152,25 @@ class ProgramFile:
                                 else _program(path, archive, program_folder(number), segment, board))
             file = cls(name=package.name, board=board, inputs=package.inputs, outputs=package.outputs,
                        segments=segments)
-            file._require_one_machine(package)
+            file._require_one_machine(path, package)
         except ProgramError:
             raise
         except ValueError as error:
             raise ProgramError(f"{path}: damaged ({error}); compile it again") from None
         return file
 
-    def _require_one_machine(self, package: Deployment) -> None:
-        """Raises ValueError."""
+    def _require_one_machine(self, path: Path, package: Deployment) -> None:
+        """Raises ValueError; ProgramError for what was right when another version wrote it."""
         if not self.programs:
             raise ValueError("the accelerator has no part of it")
         for program in self.programs:
-            if driver_machine(program.config) != package.machine:
+            machine = driver_machine(program.config)
+            # Operations and errors are added to the tables; the machine itself stays.
+            if machine != package.machine == replace(machine, operations=package.machine.operations,
+                                                     errors=package.machine.errors):
+                raise ProgramError(f"{path}: written by another version of npugen; compile it again",
+                                   code="old-program", file=str(path))
+            if machine != package.machine:
                 raise ValueError("the segments are not of one machine")
 
 

@@ -129,6 +129,7 @@ PROGRAM, MODEL = "program0/program.json", "model.json"
     ("program0/compiled.json", lambda h: h["config"].update(colour=3), "unknown configuration field"),
     ("program0/compiled.json", lambda h: h["config"].update(side_depth=1024), "of another configuration"),
     ("machine.json", lambda h: h.update(macs=h["macs"] * 2), "not of one machine"),
+    ("machine.json", lambda h: h["operations"].popitem(), "written by another version of npugen; compile it again"),
     (PROGRAM, lambda h: h["instruction_layers"].pop(), "is damaged"),
     (PROGRAM, lambda h: h.update(instruction_layers=[]), "code and header differ"),
     (PROGRAM, lambda h: h.update(digest=h["digest"] ^ 1), "of another configuration"),
@@ -149,7 +150,7 @@ PROGRAM, MODEL = "program0/program.json", "model.json"
     (MODEL, lambda h: h.update(board="atari"), "unknown board 'atari'"),
     (MODEL, lambda h: h.update(segments=h["segments"] * 300), "damaged"),
     (MODEL, lambda h: h.update(segments=[]), "has no segments"),
-], ids=range(25))
+], ids=range(26))
 def test_damaged_header(program, tmp_path, name, change, message):
     save_program(program, tmp_path / "a.npu")
     changed(tmp_path / "a.npu", tmp_path / "b.npu", change, name)
