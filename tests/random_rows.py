@@ -30,13 +30,15 @@ def softmax_graph(*, channels: int, size: tuple[int, int], heads: int = 1, span:
                   np.zeros(total, np.int64), -128, (scale, 1 / 256))
 
 
-def normalisation_graph(*, channels: int, size: tuple[int, int], scale: float = 0.1, centred: bool = True,
-                        seed: int = 0) -> Graph:
-    """A normalisation "y" of input "x", with random scales and biases of channels."""
-    rng = np.random.default_rng(seed)
+def normalisation_graph(*, channels: int, size: tuple[int, int], heads: int = 1, span: int = 0, scale: float = 0.1,
+                        centred: bool = True, seed: int = 0) -> Graph:
+    """A normalisation "y" of ``channels`` of each of ``heads``, which begin ``span`` channels apart, of input "x", with
+    random scales and biases of channels.
+    """
+    rng, total = np.random.default_rng(seed), heads * (span or channels)
     rows, step = moments(channels, scale, -3, 1e-5, centred=centred)
-    factor = step * rng.uniform(0.3, 2, channels) * 30
-    return _graph(rows, 1, channels, size, factor, np.rint(rng.normal(0, 20, channels) / factor).astype(np.int64), 3,
+    factor = step * rng.uniform(0.3, 2, total) * 30
+    return _graph(rows, heads, total, size, factor, np.rint(rng.normal(0, 20, total) / factor).astype(np.int64), 3,
                   (scale, 1 / 30))
 
 
@@ -56,9 +58,9 @@ def random_rows(seed: int, *, largest: int) -> Graph:
     rng = np.random.default_rng(seed)
     channels, height, width = (int(n) for n in rng.integers(1, [largest, 9, 20]))
     scale = float(rng.choice([0.004, 0.05, 0.4]))
-    if rng.integers(2):
-        heads = int(rng.integers(1, 4))
-        span = 0 if heads == 1 else -(-channels // 32) * 32
+    is_softmax, heads = bool(rng.integers(2)), int(rng.integers(1, 4))
+    span = 0 if heads == 1 else -(-channels // 32) * 32
+    if is_softmax:
         return softmax_graph(channels=channels, size=(height, width), heads=heads, span=span, scale=scale)
-    return normalisation_graph(channels=channels, size=(height, width), scale=scale, centred=bool(rng.integers(2)),
-                               seed=seed)
+    return normalisation_graph(channels=channels, size=(height, width), heads=heads, span=span, scale=scale,
+                               centred=bool(rng.integers(2)), seed=seed)

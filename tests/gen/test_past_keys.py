@@ -19,8 +19,10 @@ from tests.gen.test_random_transformers import MACHINES
 Rng = np.random.Generator
 
 
-def cached(rng: Rng, tokens: int, past: int, heads: int, size: int) -> onnx.ModelProto:
-    """Inputs "x" (1, tokens, width), "past_k" and "past_v" (1, heads, past, size); outputs "y", "k", "v"."""
+def cached(rng: Rng, tokens: int, past: int, heads: int, size: int, *, together: bool) -> onnx.ModelProto:
+    """Inputs "x" (1, tokens, width), "past_k" and "past_v" (1, heads, past, size); outputs "y", "k", "v". One layer
+    makes queries, keys and values ``together``, or each has its own.
+    """
     width = heads * size
     b = FloatBuilder(rng, [1, tokens, width], opset=17)
 
@@ -32,7 +34,13 @@ def cached(rng: Rng, tokens: int, past: int, heads: int, size: int) -> onnx.Mode
         shaped = b.node("Reshape", linear(name), b.constant(np.array([0, 0, heads, size])))
         return b.node("Transpose", shaped, perm=perm)
 
-    query, key, value = (of_heads("x", [0, 2, 1, 3]) for _ in range(3))
+    def of_one() -> list[str]:
+        numbers = b.node("MatMul", "x", b.weights(width, 3 * width))
+        shaped = b.node("Reshape", numbers, b.constant(np.array([0, 0, 3, heads, size])))
+        three = b.node("Transpose", shaped, perm=[2, 0, 3, 1, 4])
+        return [b.node("Gather", three, b.constant(np.array(place)), axis=0) for place in range(3)]
+
+    query, key, value = of_one() if together else (of_heads("x", [0, 2, 1, 3]) for _ in range(3))
     k, v = b.node("Concat", "past_k", key, axis=2, name="k"), b.node("Concat", "past_v", value, axis=-2, name="v")
     scores = b.node("MatMul", query, b.node("Transpose", k, perm=[0, 1, 3, 2]))
     chances = b.node("Softmax", b.node("Mul", scores, b.constant(np.float32(size**-0.5))), axis=-1)
@@ -46,12 +54,13 @@ def cached(rng: Rng, tokens: int, past: int, heads: int, size: int) -> onnx.Mode
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", b.opset)], ir_version=8)
 
 
+@pytest.mark.parametrize("together", [False, True])
 @pytest.mark.parametrize(("tokens", "past", "heads", "size"), [(1, 11, 2, 16), (5, 11, 2, 20), (3, 16, 1, 32)])
 @pytest.mark.parametrize("name", ["turn 64", "gather 16"])
-def test_past_keys(name: str, tokens: int, past: int, heads: int, size: int, rng: Rng, seed: int, tmp_path: Path
-                   ) -> None:
+def test_past_keys(name: str, tokens: int, past: int, heads: int, size: int, together: bool, rng: Rng, seed: int,
+                   tmp_path: Path) -> None:
     """One graph, every layer onnxruntime's within a step; what comes back as an input has its old scale."""
-    config, model = MACHINES[name], cached(rng, tokens, past, heads, size)
+    config, model = MACHINES[name], cached(rng, tokens, past, heads, size, together=together)
     samples = {value.name: rng.normal(size=[8, *(dim.dim_value for dim in value.type.tensor_type.shape.dim[1:])])
                .astype(np.float32) for value in model.graph.input}
     (tmp_path / "m.onnx").write_bytes(quantize(model, samples).model.SerializeToString())

@@ -26,11 +26,12 @@ MACHINES = {
 #: 197 keys of three heads, whose last blocks are padding; channels of a ViT.
 SOFTMAX = softmax_graph(channels=197, size=(3, 7), heads=3, span=224)
 NORMALISED = normalisation_graph(channels=192, size=(1, 19))
+OF_HEADS = normalisation_graph(channels=20, size=(1, 19), heads=3, span=32)
 
 
 @pytest.mark.parametrize("name", MACHINES)
 def test_directed(name: str) -> None:
-    for graph in (SOFTMAX, NORMALISED):
+    for graph in (SOFTMAX, NORMALISED, OF_HEADS):
         program, graph = compile_kept(graph, MACHINES[name])
         assert [layer.mode for layer in program.layers] == ["rows"]
         check_in_every_order(program, graph, 1)
@@ -73,7 +74,7 @@ def test_distance_from_real_numbers(rng: np.random.Generator) -> None:
 
 
 def test_ranges_and_distances(rng: np.random.Generator) -> None:
-    for graph in (SOFTMAX, NORMALISED):
+    for graph in (SOFTMAX, NORMALISED, OF_HEADS):
         (layer,) = graph.layers
         low, high = layer.sum_range(input_ranges(graph)["rows"][0:1])
         for _ in range(4):

@@ -18,9 +18,10 @@ def machine():
     softmax_graph(channels=197, size=(1, 21), heads=2, span=224),
     normalisation_graph(channels=52, size=(3, 11)),
     normalisation_graph(channels=24, size=(1, 7), centred=False),
+    normalisation_graph(channels=20, size=(1, 13), heads=3, span=32),
     normalisation_graph(channels=20, size=(2, 5), scale=1e-4),
     narrowed(normalisation_graph(channels=1536, size=(1, 3)), 85),
-], ids=("softmax", "normalised", "not centred", "small beside epsilon", "long rows"))
+], ids=("softmax", "normalised", "not centred", "of heads", "small beside epsilon", "long rows"))
 def test_directed(machine, seed, graph):
     check_bytes_and_cycles(machine, graph, seed, slack=0)
 

@@ -115,12 +115,15 @@ def _place_inputs(context: Context, values: Sequence[Real], axis: int) -> None:
             continue
         channel = value.order // prod(source.shape[1:])
         first = channel.take([0], axis)
-        if (channel != first).any() or not is_whole(first, source.shape[0]):
+        if (channel != first).any():
+            continue
+        first = first - first.min()     # of channels of a tensor, perhaps some of its
+        if not is_whole(first, first.size):
             continue
         for other in values:
             if (count := other.order.shape[axis]) and other.order.ndim == value.order.ndim:
                 pixels = np.arange(count).reshape(-1, *(1,) * (other.order.ndim - 1 - axis % other.order.ndim))
-                context.graph.place_like(other, first * count + pixels, (source.shape[0], 1, count))
+                context.graph.place_like(other, first * count + pixels, (first.size, 1, count))
         return
 
 
