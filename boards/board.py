@@ -72,8 +72,12 @@ class Board:
     def port_cycles(self, beat_bits: int, *, write: bool) -> int:
         """Cycles of a beat on the port to memory, which a converter cuts where the widest is narrower; the board's
         project shares reads among ``read_ports`` then."""
-        ports = 1 if write else self.read_ports
+        ports = self.read_ports if self.shares_reads(beat_bits) and not write else 1
         return max(1, -(-beat_bits // (ports * max(self.memory_bus_bits))))
+
+    def shares_reads(self, beat_bits: int) -> bool:
+        """Whether the board's project has several ports for reads, as one brings less than a beat a cycle."""
+        return self.read_ports > 1 and beat_bits > max(self.memory_bus_bits)
 
     def platform(self) -> type:
         """The class of the Amaranth platform."""

@@ -11,7 +11,7 @@ __all__ = ["BOARDS"]
 _PYNQ_Z1 = Board(
     name="zynq7020", title="PYNQ-Z1", family="xc7", part="xc7z020clg400-1", clock_mhz=150,
     resources={"lut": 53_200, "ff": 106_400, "dsp": 220, "bram36": 140},
-    multiplier_width=25, memory_bus_bits=(32, 64), address_width=32, registers_base=0x43C0_0000,
+    multiplier_width=25, memory_bus_bits=(32, 64), read_ports=2, address_width=32, registers_base=0x43C0_0000,
     linux=ZYNQ_7000,
     memory=MemoryPort(
         device="512 MB DDR3-1050", transfers=1050e6, width_bits=16,

@@ -8,6 +8,7 @@ from ..arch.axi import LENGTH_BITS, MAX_BURST
 from ..lib.component import Component
 from ..lib.fifo import BufferedFifo, Fifo
 from ..lib.skid_buffer import SkidBuffer
+from ..timing.bus import ReadPortsTiming
 from .axi import Axi4Read
 from .burst_splitter import BurstSplitter
 
@@ -17,7 +18,7 @@ __all__ = ["PORTS", "ReadPorts"]
 PORTS = 2
 
 
-class ReadPorts(Component):
+class ReadPorts(ReadPortsTiming, Component):
     """The read channels of a wide AXI4 master, on two memory ports of half its width.
 
     Bursts are cut into pieces of up to ``piece`` beats, each of which goes to the port that has fewer beats to bring;
@@ -29,9 +30,6 @@ class ReadPorts(Component):
     2 <= ``piece`` <= 128 and ``depth`` at least four pieces.
     """
 
-    #: Cycles from a wide address to that of its first piece, and from the last half of a beat to the beat.
-    REQUEST_LATENCY = BurstSplitter.LATENCY + 1
-    DATA_LATENCY = 2
     #: Pieces in flight.
     PIECES = 64
 

@@ -1,6 +1,6 @@
 """Of the memory engines."""
 
-__all__ = ["BurstSplitterTiming", "ReadEngineTiming", "WriteEngineTiming"]
+__all__ = ["BurstSplitterTiming", "ReadEngineTiming", "ReadPortsTiming", "WriteEngineTiming"]
 
 
 class BurstSplitterTiming:
@@ -29,3 +29,13 @@ class WriteEngineTiming:
     #: Beats held between the store engine and the bus: keeps the bus's ready away from the store pipeline's enable, and
     #: fills one 32-deep LUT RAM.
     BUFFER_BEATS = 32
+
+
+class ReadPortsTiming:
+    """Of `ReadPorts`, cores/bus/read_ports.py."""
+
+    #: Cycles from a wide address to that of its first piece, and from the last half of a beat to the beat.
+    REQUEST_LATENCY = BurstSplitterTiming.LATENCY + 1
+    DATA_LATENCY = 2
+    #: What a memory seems to take longer: both, and a cycle for the second half of a beat.
+    MORE_LATENCY = REQUEST_LATENCY + 1 + DATA_LATENCY

@@ -147,14 +147,16 @@ def run(arguments: argparse.Namespace) -> int:
         messages.print(f"{board.title} {why}: whoever starts programs can reach all of the board's memory; --features "
                        "limits confines them (docs/control.md)", soft_wrap=True)
     result: dict = {"board": board.name, "macs": config.macs, "config": config.to_dict(),
-                    "files": [str(folder / name) for name in files], "estimate": area.to_dict()}
+                    "files": [str(folder / name) for name in files], "estimate": area.to_dict(),
+                    "ports": area.ports(board)}
     wrong, mapped = "", None
     if arguments.synth:
         from gen.hw.area import exceeded
 
         mapped = map_to_device(verilog, board, config, seeds=(arguments.seeds or 1) if arguments.route else 0)
         report, timing, routed = mapped
-        too_many = exceeded(report.totals, board)
+        ports = area.ports(board)
+        too_many = exceeded({name: total + ports[name] for name, total in report.totals.items()}, board)
         resources = {**report.to_dict(), "device": dict(board.resources), "fits": not too_many,
                      "timing": timing.to_dict()}
         if routed is not None:
@@ -231,7 +233,10 @@ def say_area(area: "Area", board: "Board") -> None:
     from gen.hw.area import exceeded
 
     messages.print(f"estimated: {area}", soft_wrap=True)
-    surely, perhaps = area.too_much(board), exceeded(area.totals, board)
+    if any((ports := area.ports(board)).values()):
+        counts = ", ".join(f"{name} {count:,.10g}" for name, count in ports.items() if count)
+        messages.print(f"beside it {board.read_ports} ports for reads, as synthesised: {counts}", soft_wrap=True)
+    surely, perhaps = area.too_much(board), exceeded(area.on(board), board)
     if surely or perhaps:
         messages.print(f"warning: the machine {'is' if surely else 'may be'} larger than the device of {board.title}: "
                        f"{', '.join(surely or perhaps)}", style="yellow", soft_wrap=True)

@@ -121,7 +121,7 @@ class MachineProblem:
             "clock_mhz": machine.clock.mhz, "clock_basis": machine.clock.basis, "area_error": machine.area.error,
             "area_known": machine.area.known, "area_now": machine.area.now,
             # More than there is, but not by more than the error of the reckoning.
-            "tight": exceeded(machine.area.totals, self.board),
+            "tight": exceeded(machine.area.on(self.board), self.board),
         }
 
 

@@ -124,6 +124,8 @@ class Family:
     fabric: str
     #: Machines that `gen.hw.area_table` synthesises for it: ``BOARD:MACS[:FEATURES]``.
     measured: tuple[str, ...] = ()
+    #: Bits of a beat of the ports for reads (`cores.bus.read_ports`) that it synthesises, too.
+    measured_ports: tuple[int, ...] = ()
     #: Resource -> how much a machine takes of it, against one of `REFERENCE_FABRIC`, or for each multiplier or block
     #: RAM that is counted; 1 where nothing is said. Only for as long as no machine was synthesised.
     unmeasured: Mapping[str, float] = field(default_factory=dict)

@@ -27,7 +27,7 @@ from gen.files.read import read_file
 from .area_counts import counted
 from .hardware import hardware_digest
 
-__all__ = ["TABLE", "Area", "Machine", "area_of", "exceeded", "growth", "machines"]
+__all__ = ["TABLE", "Area", "Machine", "area_of", "exceeded", "growth", "machines", "read_ports_of"]
 
 TABLE = Path(__file__).parent / "area.json"
 
@@ -75,6 +75,8 @@ class Area:
     error: float | None
     now: bool = True
     nearest: str = ""
+    #: Of the machine's bus.
+    beat_bits: int = 0
 
     @property
     def known(self) -> str:
@@ -87,14 +89,25 @@ class Area:
             how = f"within {100 * self.error:.0f} % of synthesis" if self.error else "as synthesised"
         return how + ("" if self.now else " of an earlier state")
 
+    def ports(self, board: Board) -> dict[str, float]:
+        """What the read ports of the board's project take beside the machine, where it has more than one."""
+        if not board.shares_reads(self.beat_bits):
+            return dict.fromkeys(self.totals, 0.0)
+        return read_ports_of(self.family, self.beat_bits)
+
+    def on(self, board: Board) -> dict[str, float]:
+        """``totals`` with those `ports`."""
+        ports = self.ports(board)
+        return {name: total + ports[name] for name, total in self.totals.items()}
+
     def too_much(self, board: Board) -> list[str]:
-        """What the machine surely takes more of than the device has, after allowing for its error; there is none where
-        it was synthesised.
+        """What the machine and its `ports` surely take more of than the device has, after allowing for its error; there
+        is none where it was synthesised.
         """
         logic = _UNKNOWN_ERROR if self.error is None else self.error
         counted = 0.0 if self.error == 0 else _COUNTED_ERROR
         hard = get_family(self.family).resources[2:]
-        return exceeded(self.totals, board, {name: counted if name in hard else logic for name in self.totals})
+        return exceeded(self.on(board), board, {name: counted if name in hard else logic for name in self.totals})
 
     def __str__(self) -> str:
         """Such as ``lut 23,505, ff 26,240, dsp 144, bram36 86, within 8 % of synthesis``."""
@@ -112,6 +125,25 @@ def machines() -> tuple[Machine, ...]:
     return tuple(Machine(one["family"], NpuConfig.from_dict(one["config"]), one["components"],
                          one["hardware"])
                  for one in json.loads(read_file(TABLE))["machines"])
+
+
+@functools.cache
+def _ports() -> Mapping[str, Mapping[int, Mapping[str, float]]]:
+    """Family -> bits of a beat -> resource -> count of `cores.bus.read_ports.ReadPorts`."""
+    found: dict[str, dict[int, Mapping[str, float]]] = {}
+    for one in json.loads(read_file(TABLE))["ports"]:
+        found.setdefault(one["family"], {})[one["beat_bits"]] = one["totals"]
+    return found
+
+
+def read_ports_of(family: str, beat_bits: int) -> dict[str, float]:
+    """What two ports for reads of beats of so many bits take: as synthesised for the family, or for another one, and in
+    proportion to the nearest width.
+    """
+    measured, known = min(_ports().items(), key=lambda item: item[0] != family)
+    nearest = min(known, key=lambda bits: abs(bits - beat_bits))
+    resources = zip(get_family(family).resources, get_family(measured).resources, strict=True)
+    return {name: round(known[nearest][other] * beat_bits / nearest, 1) for name, other in resources}
 
 
 #: Component -> what its area grows with; optional units add terms of their own. Of terms that fit alike the first is
@@ -304,7 +336,7 @@ def area_of(config: NpuConfig, family: str) -> Area:
     for one in machines():
         if (one.family, one.config) == (family, config):
             return Area(family, one.totals, {name: dict(counts) for name, counts in one.components.items()}, 0.0,
-                        one.hardware == hardware_digest(family))
+                        one.hardware == hardware_digest(family), beat_bits=config.beat_bits)
     components = {component: {name: round(count, 1) if name not in ("lut", "ff") else round(count)
                               for name, count in counts.items()}
                   for component, counts in _reckoned(config, family).items()}
@@ -312,7 +344,7 @@ def area_of(config: NpuConfig, family: str) -> Area:
     nearest = _nearest(config, family)
     return Area(family, {name: round(count, 1) for name, count in _sum(components, family).items()}, components,
                 _error(family) if _has_all_terms(config) and not nearest else None,
-                all(one.hardware == hardware_digest(one.family) for one in known), nearest)
+                all(one.hardware == hardware_digest(one.family) for one in known), nearest, config.beat_bits)
 
 
 def growth(config: NpuConfig, larger: NpuConfig, family: str) -> dict[str, float]:

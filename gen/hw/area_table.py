@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from boards.board import Board
-from boards.registry import get_board
+from boards.registry import BOARDS, get_board
 from cores.config import PURPOSES, NpuConfig
 from cores.emit import emit_verilog
 from cores.errors import NpugenError
@@ -25,13 +25,20 @@ from gen.files.write import write_file
 from sim.folders import cache_folder
 
 from .area import TABLE, from_others, machines
+from .export import read_ports_verilog
 from .hardware import hardware_digest
 from .synth import synthesis_key, synthesize
 
-__all__ = ["MACHINES", "components", "listed", "measure"]
+__all__ = ["MACHINES", "MEASURED_PORTS", "components", "listed", "measure", "measure_ports"]
 
 #: Spread over families, and in each over sizes and over features that go with one component each.
 MACHINES = tuple(machine for family in FAMILIES.values() for machine in family.measured)
+
+
+#: Families and bits of a beat of the read ports that boards' projects have.
+MEASURED_PORTS = tuple((family.name, bits) for family in FAMILIES.values() for bits in family.measured_ports)
+#: What they are called among machines.
+_PORTS = "ports"
 
 
 def _machine(machine: str) -> tuple[Board, NpuConfig]:
@@ -55,6 +62,14 @@ def measure(machine: str, known: Sequence[Mapping[str, Any]] = ()) -> dict[str, 
             return {**one, **entry}
     report = synthesize(verilog, "npu", board.family, cache=cache_folder() / "synth")
     return {**entry, "components": report.components}
+
+
+def measure_ports(family: str, beat_bits: int) -> dict[str, Any]:
+    """The table's entry of read ports of boards' projects. Raises SynthesisError."""
+    address_width = max(board.address_width for board in BOARDS.values() if board.family == family)
+    report = synthesize(read_ports_verilog(address_width, beat_bits), "npu_read_ports", family,
+                        cache=cache_folder() / "synth")
+    return {"family": family, "beat_bits": beat_bits, "totals": report.totals}
 
 
 def listed() -> list[dict[str, Any]]:
@@ -114,7 +129,8 @@ def _print(rows: list[dict[str, Any]]) -> None:
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m gen.hw.area_table", description="Makes the table of areas.")
     parser.add_argument("machines", nargs="*", metavar="BOARD:MACS[:FEATURES[:PURPOSE]]",
-                        help="default: those of all families")
+                        help="default: those of all families, "
+                             "and ports, the read ports of boards' projects")
     parser.add_argument("--list", action="store_true", help="synthesise nothing; print what the table has")
     parser.add_argument("--components", action="store_true", help="of --list: what each component takes")
     parser.add_argument("--json", action="store_true", help="of --list: as JSON")
@@ -122,15 +138,26 @@ def _arguments() -> argparse.Namespace:
 
 
 def main(names: list[str]) -> None:
-    entries = json.loads(read_file(TABLE))["machines"] if TABLE.is_file() else []
-    for name in names or MACHINES:
+    table = json.loads(read_file(TABLE)) if TABLE.is_file() else {}
+    entries, ports = table.get("machines", []), table.get("ports", [])
+    if not names or _PORTS in names:
+        ports = [measure_ports(*one) for one in MEASURED_PORTS]
+        names = [name for name in names if name != _PORTS] or ([] if names else list(MACHINES))
+    _write(entries, ports)
+    for name in names:
         entry = measure(name, entries)
         entries = [one for one in entries if (one["family"], one["config"]) != (entry["family"], entry["config"])]
         entries.append(entry)
         entries.sort(key=lambda one: (one["family"], json.dumps(one["config"], sort_keys=True)))
-        lines = ",\n".join(json.dumps(one, sort_keys=True) for one in entries)
-        write_file(TABLE, f'{{"machines": [\n{lines}\n]}}\n')
+        _write(entries, ports)
         print(name, entry["family"], flush=True)
+
+
+def _write(entries: Sequence[Mapping[str, Any]], ports: Sequence[Mapping[str, Any]]) -> None:
+    rows = {"machines": entries, "ports": ports}
+    lists = (f'"{name}": [\n' + ",\n".join(json.dumps(one, sort_keys=True) for one in found) + "\n]"
+             for name, found in rows.items())
+    write_file(TABLE, "{" + ",\n".join(lists) + "}\n")
 
 
 if __name__ == "__main__":

@@ -114,7 +114,7 @@ def vendor_project(board: Board, config: NpuConfig) -> dict[str, str]:
     family = get_family(board.family)
     # The widest bus that the board's memory port has up to ours; the interconnect converts the rest.
     narrower = [bits for bits in board.memory_bus_bits if bits <= config.beat_bits]
-    shared = _shares_reads(board, config)
+    shared = board.shares_reads(config.beat_bits)
     values = {
         "board": board, "config": config, "ports": ports_of(config), "period": f"{1000 / board.clock_mhz:.3f}",
         "standing": standing(board.name),
@@ -130,15 +130,15 @@ def vendor_project(board: Board, config: NpuConfig) -> dict[str, str]:
     return {name: family.render(template, values) for name, template in family.project.items()}
 
 
-def _shares_reads(board: Board, config: NpuConfig) -> bool:
-    """Whether the board's project has two memory ports for reads, as one brings less than a beat a cycle."""
-    return board.read_ports == PORTS and config.beat_bits > max(board.memory_bus_bits)
-
-
 def _read_ports(config: NpuConfig) -> str:
     """Verilog of `ReadPorts`, module ``npu_read_ports``."""
-    return emit_component(ReadPorts(address_width=config.address_width, data_bits=config.beat_bits),
-                          name="npu_read_ports", separator="_")
+    return read_ports_verilog(config.address_width, config.beat_bits)
+
+
+def read_ports_verilog(address_width: int, beat_bits: int) -> str:
+    """Verilog of two ports for reads of beats of so many bits, module ``npu_read_ports``."""
+    return emit_component(ReadPorts(address_width=address_width, data_bits=beat_bits), name="npu_read_ports",
+                          separator="_")
 
 
 def manifest(board: Board, config: NpuConfig, files: Mapping[str, str | bytes]) -> str:

@@ -23,7 +23,7 @@ class Largest:
 
 
 def _fits(board: Board, config: NpuConfig) -> bool:
-    return not exceeded(area_of(config, board.family).totals, board)
+    return not exceeded(area_of(config, board.family).on(board), board)
 
 
 def _with(board: Board, macs: int, features: tuple[str, ...]) -> NpuConfig | None:

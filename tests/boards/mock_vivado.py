@@ -42,12 +42,13 @@ def _ultra() -> _Cell:
 def _seven() -> _Cell:
     return _Cell(
         "processing_system7",
-        {"FCLK_CLK0": "out", "FCLK_RESET0_N": "out", "M_AXI_GP0_ACLK": "in", "S_AXI_HP0_ACLK": "in", "IRQ_F2P": "in"},
-        {"M_AXI_GP0": "master", "S_AXI_HP0": "slave"},
+        {"FCLK_CLK0": "out", "FCLK_RESET0_N": "out", "M_AXI_GP0_ACLK": "in", "S_AXI_HP0_ACLK": "in",
+         "S_AXI_HP2_ACLK": "in", "IRQ_F2P": "in"},
+        {"M_AXI_GP0": "master", "S_AXI_HP0": "slave", "S_AXI_HP2": "slave"},
         {"PCW_EN_CLK0_PORT": ("FCLK_CLK0",), "PCW_USE_M_AXI_GP0": ("M_AXI_GP0_ACLK", "M_AXI_GP0"),
-         "PCW_USE_S_AXI_HP0": ("S_AXI_HP0_ACLK", "S_AXI_HP0"), "PCW_USE_FABRIC_INTERRUPT": ("IRQ_F2P",),
-         "PCW_IRQ_F2P_INTR": ("IRQ_F2P",)},
-        ("PCW_FPGA0_PERIPHERAL_FREQMHZ", "PCW_S_AXI_HP0_DATA_WIDTH"))
+         "PCW_USE_S_AXI_HP0": ("S_AXI_HP0_ACLK", "S_AXI_HP0"), "PCW_USE_S_AXI_HP2": ("S_AXI_HP2_ACLK", "S_AXI_HP2"),
+         "PCW_USE_FABRIC_INTERRUPT": ("IRQ_F2P",), "PCW_IRQ_F2P_INTR": ("IRQ_F2P",)},
+        ("PCW_FPGA0_PERIPHERAL_FREQMHZ", "PCW_S_AXI_HP0_DATA_WIDTH", "PCW_S_AXI_HP2_DATA_WIDTH"))
 
 
 _IPS = {

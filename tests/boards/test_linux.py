@@ -39,7 +39,7 @@ _KERNEL = {
 
 
 def project(board: Board) -> dict[str, str]:
-    return vendor_project(board, board.config(64))
+    return vendor_project(board, board.config(16))
 
 
 def applied(board: Board, text: str, folder: Path) -> Any:

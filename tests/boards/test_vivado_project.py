@@ -14,7 +14,7 @@ from tests.boards.tcl_mock import MockError
 VIVADO = [board for board in BOARDS.values() if "vivado_project.tcl" in get_family(board.family).project]
 
 
-def written(board, folder: Path, macs: int = 64) -> Path:
+def written(board, folder: Path, macs: int = 16) -> Path:
     (folder / "npu.v").write_text("")
     for name, text in vendor_project(board, board.config(macs)).items():
         (folder / name).write_text(text)
@@ -66,17 +66,22 @@ def test_strategies(tmp_path: Path):
 @pytest.mark.parametrize("board", [board for board in VIVADO if board.read_ports > 1], ids=lambda board: board.name)
 def test_reads_over_two_ports(board, tmp_path: Path):
     """Where a beat is twice as wide as a port: reads on both, writes on the first."""
-    vivado = MockVivado(written(board, tmp_path, 512))
+    # 512 MACs have a beat of 256 bits, 256 one of 128, 16 one of 64.
+    macs, narrow = (512, 256) if board.family == "xcup" else (256, 16)
+    vivado = MockVivado(written(board, tmp_path, macs))
     vivado.run("vivado_project.tcl")
     assert [vivado.drivers[f"memory/{port}"] for port in ("S00_AXI", "S01_AXI")] == ["npu/m_axi", "npu/m_axi_read0"]
-    assert vivado.drivers["processor/S_AXI_HP0_FPD"] == "memory/M00_AXI"
+    ultra, half = board.family == "xcup", macs // 4
+    first, second, width = (("S_AXI_HP0_FPD", "S_AXI_HP1_FPD", "PSU__SAXIGP3__DATA_WIDTH") if ultra
+                            else ("S_AXI_HP0", "S_AXI_HP2", "PCW_S_AXI_HP2_DATA_WIDTH"))
+    assert vivado.drivers[f"processor/{first}"] == "memory/M00_AXI"
     assert vivado.drivers["memory1/S00_AXI"] == "npu/m_axi_read1"
-    assert vivado.drivers["processor/S_AXI_HP1_FPD"] == "memory1/M00_AXI"
-    assert vivado.properties["processor", "CONFIG.PSU__SAXIGP3__DATA_WIDTH"] == "128"
-    assert "<4 0>, <5 0>, <6 0>, <7 0>;" in (tmp_path / "npu.dtso").read_text()
+    assert vivado.drivers[f"processor/{second}"] == "memory1/M00_AXI"
+    assert vivado.properties["processor", f"CONFIG.{width}"] == str(max(board.memory_bus_bits))
+    assert ("<4 0>, <5 0>, <6 0>, <7 0>;" in (tmp_path / "npu.dtso").read_text()) == ultra
     wrapper = (tmp_path / "npu_axi.v").read_text()
-    assert wrapper.count("wire [127:0] m_axi_read") == 2 and "output wire m_axi_araddr" not in wrapper
-    assert "npu_read_ports" not in (written(board, tmp_path) / "npu_axi.v").read_text()
+    assert wrapper.count(f"wire [{half - 1}:0] m_axi_read") == 2 and "output wire m_axi_araddr" not in wrapper
+    assert "npu_read_ports" not in (written(board, tmp_path, narrow) / "npu_axi.v").read_text()
 
 
 def change(path: Path, old: str, new: str) -> None:

@@ -7,7 +7,7 @@ from tests.bench import run_bench
 from tests.selection import with_full
 
 #: Bits of a beat, beats of a piece, places of a port.
-SIZES = {"usual": (256, 8, 256), "small": (64, 2, 8), "wide": (512, 4, 64)}
+SIZES = {"usual": (256, 8, 256), "narrow": (128, 8, 256), "small": (64, 2, 8), "wide": (512, 4, 64)}
 
 
 @pytest.mark.parametrize("name", with_full(SIZES, "wide", "usual"))

@@ -86,11 +86,11 @@ def test_features_take_more(name: str):
 @pytest.mark.parametrize("board", BOARDS.values(), ids=BOARDS)
 def test_the_largest_fits_and_the_next_does_not(board):
     largest = largest_of(board)
-    assert largest is not None and exceeded(largest.area.totals, board) == []
+    assert largest is not None and exceeded(largest.area.on(board), board) == []
     config = board.config(largest.config.macs)
     assert board.config(config.macs, **config.feature_fields(largest.features)) == largest.config
     for macs in PRESET_MACS[PRESET_MACS.index(config.macs) + 1:]:
-        assert exceeded(area_of(board.config(macs), board.family).totals, board)
+        assert exceeded(area_of(board.config(macs), board.family).on(board), board)
     assert largest_of(replace(board, resources={**board.resources, "lut": 1000})) is None
 
 
@@ -109,6 +109,29 @@ def test_what_cannot_fit_is_refused_before_anything_is_written(tmp_path: Path, c
     assert "warning: the machine is larger than the device of ULX3S-85F" in said.err
     assert json.loads(said.out)["estimate"]["totals"]["dsp"] == 576
     assert (tmp_path / "out" / "npu.v").is_file()
+
+
+def test_read_ports_are_counted_beside_the_machine(capsys: pytest.CaptureFixture, tmp_path: Path,
+                                                   monkeypatch: pytest.MonkeyPatch):
+    """By the sum a machine may be too large, as synthesised; a narrow one has one port, and so has one without."""
+    board, ecp5 = get_board("zynq7020"), get_board("ecp5")
+    found = area_of(board.config(256), board.family)
+    ports = found.ports(board)
+    assert ports == {"lut": 404, "ff": 415, "dsp": 0, "bram36": 4}
+    assert found.on(board) == {name: total + ports[name] for name, total in found.totals.items()}
+    assert found.error == 0
+    just = replace(board, resources={**board.resources, "bram36": int(found.totals["bram36"]) + 3})
+    assert exceeded(found.totals, just) == [] and found.too_much(just) == ["bram36 90 of 89"]
+    assert found.too_much(replace(just, read_ports=1)) == []
+    assert not any(area_of(board.config(16), board.family).ports(board).values())
+    assert not any(area_of(ecp5.config(64), ecp5.family).ports(ecp5).values())
+    assert area.read_ports_of("xcup", 512)["lut"] == 2 * area.read_ports_of("xcup", 256)["lut"]
+    monkeypatch.setattr("cores.emit.emit_verilog", lambda config: "")
+    monkeypatch.setattr("gen.hw.export.read_ports_verilog", lambda address_width, beat_bits: "")
+    assert main(["build", "--board", "zynq7020", "--macs", "64", "-o", str(tmp_path / "out"), "--json"]) == 0
+    said = capsys.readouterr()
+    assert "beside it 2 ports for reads, as synthesised: lut 404, ff 415, bram36 4" in said.err
+    assert json.loads(said.out)["ports"] == ports
 
 
 def test_what_is_counted_is_let_off_less_than_logic():

@@ -59,11 +59,13 @@ def test_vivado_wrapper_fits_the_npu(name: str, npu_verilog: str, tmp_path: Path
 
 
 @pytest.mark.parametrize("npu", with_full([hollow_npu, emit_verilog], emit_verilog))
-def test_vivado_wrapper_with_two_read_ports_fits_the_npu(npu: Callable[[NpuConfig], str], tmp_path: Path):
+@pytest.mark.parametrize("board, lanes", [("zu3eg", 32), ("zynq7020", 16)])
+def test_vivado_wrapper_with_two_read_ports_fits_the_npu(board: str, lanes: int, npu: Callable[[NpuConfig], str],
+                                                         tmp_path: Path):
     """To its ports; and with all that is behind them, no signal follows from itself."""
-    wide = NpuConfig(oc_lanes=32, ic_lanes=32, nnz_lanes=1, pixel_lanes=1, select_fanin=32, acc_depth=64,
-                     weight_depth=512, queue_depth=4)
-    wrapper = vendor_project(get_board("zu3eg"), wide)["npu_axi.v"]
+    wide = NpuConfig(oc_lanes=lanes, ic_lanes=lanes, nnz_lanes=1, pixel_lanes=1, select_fanin=lanes, acc_depth=64,
+                     weight_depth=512, queue_depth=4, address_width=get_board(board).address_width)
+    wrapper = vendor_project(get_board(board), wide)["npu_axi.v"]
     assert "npu_read_ports read_ports (" in wrapper
     _fits(npu(wide), wrapper, tmp_path)
 

@@ -41,5 +41,6 @@ FAMILY = Family(
     block_ram=BLOCK_RAM, fabric=REFERENCE_FABRIC,
     measured=("zu3eg:64:fusion,gather", "zu3eg:256:fusion,gather,binary,winograd", "zu3eg:512",
               "zu3eg:512::dense", "zu3eg:512:depthwise,gather:dense"),
+    measured_ports=(256,),
     project=PROJECT, fusesoc=FUSESOC,
 )
