@@ -145,7 +145,7 @@ def _findings(subject: Subject, total: Mapping[str, Any], layers: Sequence[Layer
             found.append(f"{100 * spent / cycles:.0f} % of all cycles go to {_CAUSES[cause]}: {_HELPS[cause]}.")
     found += [f"By trial on the time model, {one}." for one in subject.faster[:_UNITS]]
     if total["utilisation"] >= _BUSY and not streams:
-        pruned = " or pruned weights (--density 0.25 to try, `prune` in earnest)"
+        pruned = " or pruned weights (--density 0.25 to try, the command prune in earnest)"
         config = subject.measured[0].program.config
         found.append(f"The multipliers have work {100 * total['utilisation']:.0f} % of the time: more of them (--macs)"
                      f"{pruned if config.groups_dense > 1 else ''} are what makes it faster.")
