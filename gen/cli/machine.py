@@ -34,7 +34,8 @@ if TYPE_CHECKING:
 
 __all__ = [
     "add_machine_options", "chosen_board", "chosen_config", "chosen_for", "compile_options", "described",
-    "host_options", "megahertz", "named_board", "open_given", "require_inputs", "say_density", "say_not_chosen",
+    "host_options", "machine_given", "megahertz", "named_board", "open_given", "require_inputs", "say_density",
+    "say_not_chosen",
 ]
 
 DEFAULT_BOARD = "zu3eg"
@@ -110,7 +111,7 @@ def _features(text: str) -> tuple[str, ...]:
     return names
 
 
-def _machine_given(arguments: argparse.Namespace) -> bool:
+def machine_given(arguments: argparse.Namespace) -> bool:
     """Whether any option asks for a certain configuration; --board alone does not."""
     return any(getattr(arguments, name) is not None for name in ("macs", "purpose", "config", "features", *_BY_HAND))
 
@@ -177,7 +178,7 @@ def chosen_for(arguments: argparse.Namespace, path: Path, *, calibration: "Calib
     """
     from gen.run.workload import is_program
 
-    asked = _machine_given(arguments) or arguments.winograd_mode in ("exact", "narrow") or arguments.stochastic
+    asked = machine_given(arguments) or arguments.winograd_mode in ("exact", "narrow") or arguments.stochastic
     if is_program(path) if not asked else arguments.features != (_AUTO,):
         return arguments
     chosen = argparse.Namespace(**{**vars(arguments), "model": path, "features": (_AUTO,)})
@@ -359,7 +360,7 @@ def open_given(arguments: argparse.Namespace, path: Path, *, samples: Path | Non
     from gen.run.workload import is_program
 
     compiled = is_program(path)
-    own = compiled and not _machine_given(arguments)
+    own = compiled and not machine_given(arguments)
     told = Relay()
     calibration = chosen_calibration(arguments, told)
     arguments = chosen_for(arguments, path, calibration=calibration, samples=samples)

@@ -18,6 +18,7 @@ from gen.cli.html import add_html_option, command_line, require_html, write_html
 from gen.cli.machine import add_machine_options, chosen_board, described, open_given
 from gen.cli.memory import add_memory_option, chosen_memory
 from gen.cli.plots import add_plots_option, plot_files, write_plots
+from gen.cli.profile_sides import machine_options, side_by_side
 from gen.files.write import require_writable, write_file
 
 if TYPE_CHECKING:
@@ -42,6 +43,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--target", choices=("cycles", "rtl"), default="cycles",
                         help="the time model, or the Verilog (default cycles)")
     parser.add_argument("-o", "--output", type=Path, metavar="DIR", help="write profile.json and a plot there")
+    parser.add_argument("--on", type=machine_options, action="append", default=[], metavar="NAME=VALUE[,...]",
+                        help="a machine, by its options, such as macs=256,features=gather+fusion,board=zu3eg; given "
+                             "twice or more, they are compared layer by layer, with what pruning would save on each")
     add_html_option(parser, "graph, timeline, roofline, memory, noise")
     add_plots_option(parser)
     parser.add_argument("--clock", type=megahertz, metavar="MHZ",
@@ -66,6 +70,8 @@ def run(arguments: argparse.Namespace) -> None:
     if arguments.output:
         for name in ("profile.json", *plot_files(arguments, _NAME)):
             require_writable(arguments.output / name)
+    if arguments.on:
+        return side_by_side(arguments, measure)
     require_html(arguments, arguments.model, arguments.calibrate, arguments.config)
     memory = chosen_memory(arguments)
     application = open_given(arguments, arguments.model)

@@ -1,0 +1,177 @@
+"""`gen profile --on A --on B`: a model on several machines side by side, and what pruning would save on each."""
+
+import argparse
+import contextlib
+import io
+import json
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from rich import box
+from rich.table import Table
+
+from boards.board import Board
+from boards.clock import Clock
+from boards.registry import get_board
+from gen.cli.common import console, messages, print_json
+from gen.cli.errors import UsageError
+from gen.cli.machine import add_machine_options, chosen_board, described, machine_given, open_given
+from gen.cli.memory import chosen_memory
+from gen.cli.plots import plot_files, write_plots
+from gen.files.write import write_file
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+    from gen.run.application import Application
+
+__all__ = ["machine_options", "side_by_side"]
+
+Measure = Callable[["Application", str, Clock, Board | None], dict[str, Any]]
+
+#: Of the weights, kept in the model that is pruned for the comparison.
+_KEPT = 0.25
+_LETTERS = "ABCDEFGH"
+#: Characters of a name in a plot.
+_LONGEST_NAME = 60
+
+
+class _Parser(argparse.ArgumentParser):
+    """Says what is wrong as an ArgumentTypeError, which is of the option that it is the value of."""
+
+    def error(self, message: str) -> Any:
+        raise argparse.ArgumentTypeError(message)
+
+
+def machine_options(text: str) -> argparse.Namespace:
+    """Of --on: options of a machine as NAME=VALUE, separated by commas. Raises ArgumentTypeError."""
+    words = []
+    for part in text.split(","):
+        name, equals, value = part.partition("=")
+        if not equals or not name.strip() or not value.strip():
+            raise argparse.ArgumentTypeError(f"must be options of a machine such as macs=256,features=gather+fusion, "
+                                             f"not {text}")
+        words += [f"--{name.strip().replace('_', '-')}", value.strip().replace("+", ",")]
+    parser = _Parser(prog="--on", add_help=False, allow_abbrev=False)
+    add_machine_options(parser)
+    with contextlib.redirect_stderr(io.StringIO()):
+        return parser.parse_args(words)
+
+
+def side_by_side(arguments: argparse.Namespace, measure: Measure) -> None:
+    """``measure``: the profile of an application as ``--json`` prints it, by target, clock and memory.
+
+    Raises UsageError for options that do not go together, and what a profile does.
+    """
+    if not 2 <= len(arguments.on) <= len(_LETTERS):
+        raise UsageError(f"--on: two to {len(_LETTERS)} machines are compared, not {len(arguments.on)}")
+    if machine_given(arguments) or arguments.board is not None:
+        raise UsageError("--on says what the machines are: give options of a machine there", code="option-conflict")
+    for option in ("html", "density"):
+        if getattr(arguments, option) is not None:
+            raise UsageError(f"--{option} does not go with --on", code="option-conflict")
+    machines = [_measured(arguments, options, letter, measure)
+                for options, letter in zip(arguments.on, _LETTERS, strict=False)]
+    found = {"kept": _KEPT, "machines": [{name: value for name, value in one.items() if name != "layers"}
+                                         for one in machines], "layers": _rows(machines)}
+    if arguments.output:
+        write_file(arguments.output / "profile.json", json.dumps(found, indent=2) + "\n")
+        write_plots(arguments, arguments.output, "profile", _plot(found, arguments.model.stem))
+        messages.print(f"{arguments.output}: {', '.join(['profile.json', *plot_files(arguments, 'profile')])}",
+                       soft_wrap=True)
+    if arguments.json:
+        print_json(found)
+    else:
+        _show(found)
+
+
+def _measured(arguments: argparse.Namespace, options: argparse.Namespace, letter: str, measure: Measure
+              ) -> dict[str, Any]:
+    """A machine: what it is, cycles and time of the model, and of each layer, as it is and pruned."""
+    from gen.hw.clock import clock_of
+
+    sides = []
+    for density in (None, _KEPT):
+        one = argparse.Namespace(**{**vars(arguments), **vars(options), "density": density})
+        application = open_given(one, arguments.model)
+        program, *_ = application.programs()
+        board = get_board(chosen_board(one).name)
+        clock = Clock(arguments.clock, "given") if arguments.clock else clock_of(board, program.config)
+        sides.append((described(program.config, board.name), clock,
+                      measure(application, arguments.target, clock, chosen_memory(one))))
+    (machine, clock, whole), (_, _, pruned) = sides
+    layers = [{layer["name"]: layer["cycles"] for layer in side["layers"]} for side in (whole, pruned)]
+    return {"machine": letter, "what": machine.removeprefix("machine: "), "clock_mhz": clock.mhz, "clock": clock.basis,
+            "cycles": whole["total"]["cycles"], "ms": 1000 / whole["total"]["fps"],
+            "utilisation": whole["total"]["utilisation"], "pruned_cycles": pruned["total"]["cycles"],
+            "layers": {name: (cycles, layers[1].get(name)) for name, cycles in layers[0].items()}}
+
+
+def _rows(machines: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Of each layer that any machine has, in order: its cycles on each, and as it is pruned; None where it is not."""
+    names = dict.fromkeys(name for one in machines for name in one["layers"])
+    return [{"name": name, "cycles": [one["layers"].get(name, (None, None))[0] for one in machines],
+             "pruned": [one["layers"].get(name, (None, None))[1] for one in machines]} for name in names]
+
+
+def _saved(cycles: int | None, pruned: int | None, total: int) -> float | None:
+    """Percent of all cycles that pruning the layer saves."""
+    return None if cycles is None or pruned is None else 100 * (cycles - pruned) / max(1, total)
+
+
+def _show(found: Mapping[str, Any]) -> None:
+    machines = found["machines"]
+    for one in machines:
+        console.print(f"{one['machine']}: {one['what']}; {Clock(one['clock_mhz'], one['clock'])}; "
+                      f"{one['ms']:.4g} ms, {100 * one['utilisation']:.0f} % used", soft_wrap=True)
+    table = Table(box=box.SIMPLE, show_footer=True, padding=(0, 1, 0, 0))
+    table.add_column("layer", "total", overflow="fold")
+    first, *others = machines
+    for one in machines:
+        table.add_column(f"cycles\n{one['machine']}", f"{one['cycles']:,}", justify="right", no_wrap=True)
+    for one in others:
+        table.add_column(f"{first['machine']} over\n{one['machine']}", f"{first['cycles'] / one['cycles']:.2f}",
+                         justify="right", no_wrap=True)
+    for one in machines:
+        table.add_column(f"saved %\n{one['machine']}",
+                         f"{_saved(one['cycles'], one['pruned_cycles'], one['cycles']):.1f}", justify="right",
+                         no_wrap=True)
+    for row in found["layers"]:
+        begin, *rest = row["cycles"]
+        table.add_row(
+            row["name"], *("" if value is None else f"{value:,}" for value in row["cycles"]),
+            *("" if begin is None or not value else f"{begin / value:.2f}" for value in rest),
+            *(_percent(_saved(cycles, pruned, one["cycles"])) for cycles, pruned, one in zip(
+                row["cycles"], row["pruned"], machines, strict=True)))
+    console.print(table)
+    console.print("saved: percent of all cycles that a layer, or the model, takes less with "
+                  f"{100 * found['kept']:.0f} % of each block's weights: what is worth pruning")
+
+
+def _percent(value: float | None) -> str:
+    return "" if value is None else f"{value:.1f}"
+
+
+def _plot(found: Mapping[str, Any], name: str) -> "Figure":
+    """Bars of ms of each layer on each machine, the part that pruning saves lighter."""
+    from gen.files.figure import new_figure, plain, title_of
+
+    machines, rows = found["machines"], found["layers"]
+    figure = new_figure(9, 1.5 + 0.2 * len(machines) * len(rows))
+    axes = figure.subplots()
+    height = 0.8 / len(machines)
+    for number, one in enumerate(machines):
+        places = [row - 0.4 + (number + 0.5) * height for row in range(len(rows))]
+        per_ms = 1000 * one["clock_mhz"]
+        whole = [(row["cycles"][number] or 0) / per_ms for row in rows]
+        pruned = [whole[at] if row["pruned"][number] is None else row["pruned"][number] / per_ms
+                  for at, row in enumerate(rows)]
+        axes.barh(places, whole, height, alpha=0.4, color=f"C{number}")
+        axes.barh(places, pruned, height, label=f"{one['machine']}: {one['what']}", color=f"C{number}")
+    axes.set_yticks(range(len(rows)), [plain(row["name"], _LONGEST_NAME) for row in rows])
+    axes.invert_yaxis()
+    axes.set_xlabel("ms; lighter: what pruning to a quarter of the weights saves")
+    clocks = "; ".join(f"{one['machine']}: {Clock(one['clock_mhz'], one['clock'])}" for one in machines)
+    axes.set_title(title_of([f"{name}, side by side", f"clock: {clocks}"]), fontsize="medium")
+    axes.legend(fontsize="small")
+    return figure
