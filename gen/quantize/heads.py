@@ -47,9 +47,11 @@ class HeadMatrices(Rewriting):
         """
         shape = [*turned[:-2], turned[-1], turned[-2]] if turned else self._shapes.get(source, [])
         heads, size, columns = weights.shape[-3:]
-        sizes = {3: (heads,), 4: (1, heads)}.get(len(shape), ())
+        # Of three axes the first one may be that of samples, too.
+        samples = {self._shapes[value.name][0] for value in self._model.graph.input if self._shapes.get(value.name)}
+        sizes = {3: {heads} - samples, 4: {1, heads}}.get(len(shape), set())
         whole = weights.size == heads * size * columns and weights.dtype == np.float32
-        if not whole or not sizes or shape[-3] not in sizes:
+        if not whole or weights.ndim > len(shape) or shape[-3] not in sizes:
             return
         apart = weights.reshape(heads, size, columns)
         if shape[-3] == 1:

@@ -29,6 +29,8 @@ def normalised(b: Builder, kind: str, *, opset_18_axes: bool = False) -> onnx.Mo
             y = b.node("Div", x, b.constant(b.rng.uniform(1, 2, (1, 6, 7, 3)).astype(np.float32)))
         case "turned":
             y = b.node("Sub", b.constant(np.float32([[[1, 2, 3]]])), x)
+        case "rows":
+            y = b.node("Pad", x, b.constant([1, 2]), b.scale(0.3), b.constant([1]))
         case "pad" if opset_18_axes:
             y = b.node("Pad", x, b.constant([1, 0, 0, 2]), b.scale(0.3), b.constant([1, -2]))
         case "pad":
@@ -42,7 +44,7 @@ def normalised(b: Builder, kind: str, *, opset_18_axes: bool = False) -> onnx.Mo
     return b.build()
 
 
-@pytest.mark.parametrize("kind", ["scale", "channel", "whole", "turned", "pad", "pad by axes", "several"])
+@pytest.mark.parametrize("kind", ["scale", "channel", "whole", "turned", "pad", "pad by axes", "rows", "several"])
 def test_transposes_of_inputs_come_first(kind: str, rng: Rng) -> None:
     b = Builder(rng, opset=18)
     model = normalised(b, kind.removesuffix(" by axes"), opset_18_axes=kind == "pad by axes")

@@ -223,6 +223,18 @@ def test_padding_of_the_channels_of_tokens(last: bool, rng: Rng, tmp_path: Path)
     check(b, tmp_path)
 
 
+@pytest.mark.parametrize("shape, pads", [
+    ((28, 28), (2, 2, 2, 2)), ((6, 7), (0, 2, 0, 1)), ((6, 7), (2, 0, 1, 0)), ((20,), (2, 3))])
+def test_padding_of_one_channel(shape: tuple[int, ...], pads: tuple[int, ...], rng: Rng, tmp_path: Path) -> None:
+    """As of digits: it is first, though all pixels' last axis is of the same one."""
+    b, rank = Builder(rng), len(shape)
+    y = b.node("Pad", b.dequantize(b.input(1, 1, *shape), 0.05, 3),
+               b.constant([0, 0, *pads[:rank], 0, 0, *pads[rank:]]))
+    b.output(b.quantize(b.node("Conv", y, b.weights(4, 1, *[3] * rank))), rank=rank + 2)
+    graph, _ = check(b, tmp_path)
+    assert len(graph.layers) == 1
+
+
 def _cut(b: Builder, x: str) -> str:
     """Every second row, and all columns but the first and the last one."""
     starts, ends, axes, steps = ([1, 1], [8, 9], [2, 3], [2, 1])

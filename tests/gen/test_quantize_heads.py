@@ -4,6 +4,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
+import onnxruntime as ort
 import pytest
 
 from cores.config import NpuConfig
@@ -150,3 +151,22 @@ def test_what_else_reads_it(rng: Rng) -> None:
     model = b.model(linear(b, y, CHANNELS, 8), rank=3)
     x = rng.normal(size=(2, TOKENS, CHANNELS)).astype(np.float32)
     np.testing.assert_allclose(outputs_of(prepare(model), x), outputs_of(model, x), rtol=0, atol=1e-5)
+
+
+@pytest.mark.parametrize("left", [False, True])
+@pytest.mark.parametrize("shape, of_heads", [
+    ((HEADS, TOKENS, SIZE), (1, HEADS, SIZE, SIZE)),        # the result has an axis more
+    ((HEADS, SIZE, SIZE), (HEADS, SIZE, SIZE)),             # they are samples
+    (("N", HEADS, SIZE, SIZE), (HEADS, SIZE, SIZE))])
+def test_shapes(shape: tuple[int | str, ...], of_heads: tuple[int, ...], left: bool, rng: Rng) -> None:
+    b = FloatBuilder(rng, shape[:-2] + shape[:-3:-1] if left else shape)
+    operands = "x", b.constant(rng.normal(size=of_heads))
+    model = b.model(b.node("MatMul", *operands[::-1] if left else operands))
+    x = rng.normal(size=(2, *(size for size in b.shape if size != "N"))).astype(np.float32)
+    prepared = prepare(model)
+    sessions = [ort.InferenceSession(m.SerializeToString(), providers=["CPUExecutionProvider"])
+                for m in (model, prepared)]
+    expected, found = (session.run(None, {"x": x if "N" in shape else x[0]})[0] for session in sessions)
+    np.testing.assert_allclose(found, expected, rtol=0, atol=1e-4)
+    assert found.shape == expected.shape
+    assert (len(prepared.graph.node) > 1) is ("N" in shape)

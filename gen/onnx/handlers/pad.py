@@ -70,10 +70,10 @@ def _bordered(order: np.ndarray, pads: np.ndarray, mode: str) -> np.ndarray:
 
 
 def _has_channels_last(context: Context, real: Real) -> bool:
-    """Of three or four axes."""
+    """Of three or four axes; the pixels of a single channel have it first."""
     channel = real.order // prod(context.graph.tensors[real.quantised.tensor].shape[1:])
-    pixel = (slice(None), *(slice(1),) * (channel.ndim - 2))
-    return real.order.shape[-1] > 1 and bool((channel == channel[pixel]).all())
+    of_a_pixel = channel[(slice(None), *(slice(1),) * (channel.ndim - 2))]
+    return bool(of_a_pixel.min() < of_a_pixel.max() and (channel == of_a_pixel).all())
 
 
 def _padded(context: Context, inputs: Inputs, real: Real, pads: np.ndarray) -> Padded | Real:

@@ -78,8 +78,15 @@ def _turned_pads(arrays: dict[int, np.ndarray], perm: Sequence[int]) -> dict[int
 def turned_inputs(graph: EditedGraph, node: NodeProto, arrays: dict[int, np.ndarray], source: str, kind: str
                   ) -> list[str]:
     """What a node reads that has `turned_constants`, and ``source`` for its other input."""
-    return [(graph.constant(f"{name}/{kind}", arrays[n]) if arrays[n].size > 1 else name) if n in arrays
-            else source if name else "" for n, name in enumerate(node.input)]
+    found = []
+    for n, name in enumerate(node.input):
+        if n not in arrays:
+            found.append(source if name else "")
+        elif np.array_equal(arrays[n], graph.number(name)):     # type: ignore[arg-type]
+            found.append(name)
+        else:
+            found.append(graph.constant(f"{name}/{kind}", arrays[n]))
+    return found
 
 
 def _swapped(graph: EditedGraph, maker: NodeProto, transpose: NodeProto, arrays: dict[int, np.ndarray]) -> NodeProto:
