@@ -284,14 +284,15 @@ def _compare_outputs(imported: Imported, inputs: Mapping[str, np.ndarray], ours:
 
 def _compare_reals(graph: Graph, output: str, tensor: Tensor, runtime: RuntimeModel,
                    inputs: Mapping[str, np.ndarray], ours: Mapping[str, np.ndarray]) -> OutputDifference:
-    """An output that is no quantised tensor of the model: sums of a binary layer, a padded tensor; in its LSBs."""
+    """An output that is no quantised tensor of the model: sums of a binary layer, a padded tensor, or a maximum of
+    channels, which has integers; in its LSBs.
+    """
     mine = reference.host_output(graph, output, ours[tensor.name])
     theirs = np.concatenate([
         runtime.run({n: np.ascontiguousarray(x[sample:sample + 1]) for n, x in inputs.items()}, [output])[0]
         for sample in range(len(mine))])
-    step = next(s for s in graph.outputs[output][1] if s.kind in ("join", "dequantize"))
-    scale: Any = step.parameters["scale"]
-    steps = np.rint((mine - theirs) / np.max(scale)).astype(np.int64)
+    scale: Any = next((s.parameters["scale"] for s in graph.outputs[output][1] if s.kind in ("join", "dequantize")), 1)
+    steps = np.rint(np.subtract(mine, theirs, dtype=np.float64) / np.max(scale)).astype(np.int64)
     return OutputDifference(output, tensor.name, dict(sorted(Counter(steps.ravel().tolist()).items())),
                             sqnr(mine, theirs), float((answers(mine) == answers(theirs)).mean()),
                             int((mine != theirs).sum()))

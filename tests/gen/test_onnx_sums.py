@@ -183,4 +183,20 @@ def test_largest_channel(channels: int, keep: int, number: type, rng: Rng, seed:
     (ours,) = reference.run(graph, samples)[0].values()
     np.testing.assert_array_equal(ours, theirs)
     assert len(graph.layers) == int(np.ceil(np.log2(channels)))
+    (output,) = compare_model(load_model(path, machine=PLAIN), samples).outputs
+    assert output.distribution == {0: theirs.size}
     simulate(graph, seed)
+
+
+@pytest.mark.parametrize("op", ["ReduceMean", "ReduceMax"])
+@pytest.mark.parametrize("shape", [(4, 4, 4), (8, 8), (4, 1, 16)])
+def test_reductions_of_parts_of_a_channel(op: str, shape: tuple[int, ...], rng: Rng, tmp_path: Path) -> None:
+    """An axis of what was the pixels of one channel is one of channels: several of its rows lie in that channel."""
+    b = Builder(rng)
+    q = b.scale(0.05), b.point(3)
+    x = b.node("QuantizeLinear", b.node("Relu", b.node("DequantizeLinear", b.input(1, 1, 8, 8), *q)), *q)
+    x = b.node("Reshape", b.node("DequantizeLinear", x, *q), b.constant([1, *shape]))
+    b.output(b.node("QuantizeLinear", b.node(op, x, axes=[1], keepdims=1), *q), rank=1 + len(shape))
+    found = compare_model(load_model(b.save(tmp_path), machine=PLAIN), b.samples())
+    assert max((row.largest for row in found.layers), default=0) <= 1
+    assert set(found.outputs[0].distribution) <= {-1, 0, 1}
