@@ -1,7 +1,8 @@
 """Several samples in one program: fully connected layers read their weights once for all of them.
 
 Every tensor and layer is there once for each sample, ``NAME@0`` and so on, but for fully connected layers with enough
-weights: the samples are the pixels of one, one below the other in ``NAME@all``, as its weights stand still for pixels.
+weights: each sample is a row of ``NAME@all``, and the layer makes a pixel of each row, as its weights stand still for
+pixels.
 See docs/decisions/0020-batches.md.
 """
 
@@ -11,6 +12,7 @@ from typing import TypeVar
 
 import numpy as np
 
+from cores.arch.isa import Opcode, largest_field
 from cores.config import NpuConfig
 from gen.ir.epilogue.base import StoreOp
 from gen.ir.epilogue.second_stage import WithOperand
@@ -24,6 +26,8 @@ __all__ = ["batched", "names_of", "of_batch", "of_sample", "without_samples"]
 _T = TypeVar("_T")
 
 _ALL = "@all"
+#: Pixels of a row that a kernel covers at most.
+_LONGEST = largest_field(Opcode.COMPUTE_SET, "kernel_w")
 #: Estimated cycles of a layer that moves pixels, beside those of its pixels.
 _MOVE = 150
 
@@ -47,7 +51,7 @@ def of_batch(name: str, values: Mapping[str, np.ndarray]) -> np.ndarray:
     """What the tensor ``name`` of a batch is, int8 (C, H, W); ``values``: tensor -> (N, C, H, W) of single samples."""
     own, _, sample = name.rpartition("@")
     found = values[own]
-    return np.concatenate(list(found), axis=1) if sample == "all" else found[int(sample)]
+    return found.reshape(*found.shape[:2], -1).swapaxes(0, 1) if sample == "all" else found[int(sample)]
 
 
 def batched(graph: Graph, samples: int, config: NpuConfig) -> Graph:
@@ -148,6 +152,8 @@ class _Batch:
         if {layer.input, layer.output} & self.fixed or layer.input in self.constants:
             return False
         pixels, lanes = source.shape[1] * source.shape[2], self.config.ic_lanes
+        if pixels > _LONGEST:
+            return False
         saved = (self.samples - 1) * np.count_nonzero(layer.weights) / lanes
         joined = 0 if layer.input in self.together else pixels * -(-source.shape[0] // lanes) + _MOVE
         return bool(saved > 2 * self.samples * (joined + -(-target.shape[0] // lanes) + _MOVE))
@@ -159,13 +165,15 @@ class _Batch:
             self._join(layer.input, source)
         self.together.add(layer.output)
         self._tensor(target)
-        self.layers.append(replace(layer, input=source.name, output=target.name, stride=(layer.kernel[0], 1)))
+        # A row of all pixels takes less room in the input buffer than rows of few.
+        weights = layer.weights.reshape(*layer.weights.shape[:2], 1, -1)
+        self.layers.append(replace(layer, input=source.name, output=target.name, weights=weights, stride=(1, 1)))
 
     def _whole(self, name: str) -> Tensor:
         """A tensor of all samples."""
         tensor = self.single.tensors[name]
         channels, height, width = tensor.shape
-        return replace(tensor, name=f"{name}{_ALL}", shape=(channels, self.samples * height, width), onnx_name="")
+        return replace(tensor, name=f"{name}{_ALL}", shape=(channels, self.samples, height * width), onnx_name="")
 
     def _join(self, name: str, whole: Tensor) -> None:
         self.together.add(name)

@@ -53,7 +53,7 @@ EDGES = {
     "gen.detection": "cores.errors gen.files",
     "gen.ir": "cores.arch cores.errors npudriver sim.golden sim.rows sim.stochastic sim.store_operations "
               "sim.table",
-    "gen.passes": "cores.config cores.errors gen.ir sim.golden sim.stochastic",
+    "gen.passes": "cores.arch cores.config cores.errors gen.ir sim.golden sim.stochastic",
     "gen.onnx": "cores.arch cores.config cores.errors gen.files gen.ir gen.passes sim.golden sim.rows",
     "gen.partition": "cores.errors gen.ir gen.onnx",
     "gen.quantize": "cores.arch cores.errors gen.detection gen.onnx sim.stochastic",
