@@ -143,6 +143,33 @@ def with_biases(b: Blocks) -> str:
                        num_heads=_HEADS)
 
 
+def integers(b: Blocks, numbers: np.ndarray) -> str:
+    name = f"c{len(b.constants)}"
+    b.constants.append(numpy_helper.from_array(numbers, name))
+    return name
+
+
+def angles(b: Blocks, positions: int) -> list[str]:
+    """Cosines and sines."""
+    turns = np.outer(np.arange(positions), 50.0 ** -np.linspace(0, 1, _SIZE // 2))
+    return [b.array(np.cos(turns)), b.array(np.sin(turns))]
+
+
+def turned(b: Blocks) -> str:
+    query, key, value = b.three()
+    positions = integers(b, np.arange(2, 2 + _TOKENS)[None])
+    found = [b.node("RotaryEmbedding", x, *angles(b, 2 * _TOKENS), positions, num_heads=_HEADS) for x in (query, key)]
+    return b.node("Attention", *found, value, q_num_heads=_HEADS, kv_num_heads=_HEADS)
+
+
+def turned_in_pairs(b: Blocks) -> str:
+    query, key, value = b.three()
+    first = integers(b, np.array([3]))
+    found = [b.microsoft("RotaryEmbedding", x, first, *angles(b, 2 * _TOKENS), num_heads=_HEADS, interleaved=1)
+             for x in (query, key)]
+    return b.microsoft("MultiHeadAttention", *found, value, num_heads=_HEADS)
+
+
 def skipped(b: Blocks) -> str:
     """The sum is a result, too, as a block hands it to the next."""
     y = b.microsoft("SkipLayerNormalization", "x", b.linear("x"), b.array(b.rng.uniform(0.5, 2, _WIDTH)),
@@ -169,7 +196,7 @@ def early(b: Blocks) -> str:
 FORMS: dict[Callable[[Blocks], str], int] = {
     of_onnx: 23, causal: 24, masked: 23, grouped: 24, masked_later: 24, in_heads: 24, after_past: 24,
     causal_after_past: 23, several_after_past: 17, one_way_after_past: 17, of_microsoft: 17, one_way: 17,
-    several_heads: 17, with_biases: 17, skipped: 17, simplified: 17, early: 14}
+    several_heads: 17, with_biases: 17, turned: 23, turned_in_pairs: 17, skipped: 17, simplified: 17, early: 14}
 forms = pytest.mark.parametrize("form", FORMS, ids=lambda form: form.__name__)
 
 
@@ -187,7 +214,8 @@ def test_the_same_numbers(form: Callable[[Blocks], str], batch: int | str, rng: 
     x = rng.normal(size=(1, _TOKENS, _WIDTH)).astype(np.float32)
     ours = read(path).proto
     assert not {node.op_type for node in ours.graph.node} & {
-        "Attention", "MultiHeadAttention", "SkipLayerNormalization", "SkipSimplifiedLayerNormalization", "BiasGelu"}
+        "Attention", "MultiHeadAttention", "RotaryEmbedding", "SkipLayerNormalization",
+        "SkipSimplifiedLayerNormalization", "BiasGelu"}
     theirs = run(onnx.load(path), x)
     assert np.abs(run(ours, x) - theirs).max() < 1e-4 * np.abs(theirs).max()
 
@@ -221,15 +249,30 @@ def test_a_token_without_keys(mask: np.ndarray, rng: Rng, tmp_path: Path) -> Non
     assert "Attention" in {node.op_type for node in read(tmp_path / "m.onnx").proto.graph.node}
 
 
+@pytest.mark.parametrize(("positions", "why"), [
+    (np.arange(_TOKENS)[None] + 1, "its angles are not of"), (np.arange(_TOKENS)[None] - 1, "its angles are not of"),
+    (np.stack([np.arange(_TOKENS), np.arange(_TOKENS)[::-1]]), "of their own for samples")],
+    ids=("far", "below", "two"))
+def test_positions(positions: np.ndarray, why: str, rng: Rng, tmp_path: Path) -> None:
+    b = Blocks(rng, 23)
+    step = b.array(np.float32(0.1))
+    x = b.node("DequantizeLinear", b.node("QuantizeLinear", "x", step), step)
+    y = b.node("RotaryEmbedding", x, *angles(b, _TOKENS), integers(b, positions), num_heads=_HEADS)
+    onnx.save(b.model(y), tmp_path / "m.onnx")
+    with pytest.raises(GraphError, match=f"RotaryEmbedding.*{why}"):
+        load_model(tmp_path / "m.onnx")
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("form", [
     of_onnx, grouped, masked_later, in_heads, after_past, causal_after_past, several_after_past, of_microsoft,
-    several_heads, skipped, simplified, early], ids=lambda form: form.__name__)
+    several_heads, turned, turned_in_pairs, skipped, simplified, early], ids=lambda form: form.__name__)
 def test_on_the_accelerator(form: Callable[[Blocks], str], rng: Rng, tmp_path: Path) -> None:
     """From a float model, with a layer after it: nothing is left to the processor, no value differs."""
     b = Blocks(rng, FORMS[form])
     onnx.save(b.model(b.linear(form(b))), tmp_path / "m.onnx")
-    found = measure(tmp_path / "m.onnx", ("--macs", "64", "--features", "turn,rows,table", "--method", "minmax"))
+    options = "--macs", "64", "--features", "turn,rows,table,product", "--method", "minmax"
+    found = measure(tmp_path / "m.onnx", options)
     assert not found.refused and not found.reasons
     assert found.compared and not found.different
 

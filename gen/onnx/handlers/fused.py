@@ -22,6 +22,9 @@ HANDLERS = Registry()
 @HANDLERS.handles("Attention", "MultiHeadAttention", domains=[MICROSOFT], place=Place.COMPILER, conditions=(
     "is taken apart, as that of ONNX; constant weights, and an `attention_bias`. Queries, keys and values are not "
     "packed in one; without masks of tokens, and `do_rotary`; past keys and values of MultiHeadAttention alone"))
+@HANDLERS.handles("RotaryEmbedding", domains=["", MICROSOFT], place=Place.COMPILER, conditions=(
+    "is taken apart: Slice, Neg, Concat, Mul, Add. Angles and positions are constants, and all channels of a head "
+    "turn"))
 @HANDLERS.handles("SkipLayerNormalization", "SkipSimplifiedLayerNormalization", "BiasGelu", domains=[MICROSOFT],
                   place=Place.COMPILER, conditions="is taken apart: Add and what follows it")
 @HANDLERS.handles("Quant", "IntQuant", "BipolarQuant", domains=DOMAINS, place=Place.COMPILER, conditions=(
