@@ -19,7 +19,8 @@ __all__ = ["CASES", "COSTLY", "MARKERS", "Guard", "costs_of", "for_check", "mark
 #: pyproject.toml says what each means.
 MARKERS = ("rtl", "synth", "cli", "slow", "full")
 
-#: Of a test with more cases than this, `for_check` takes so many: the first, the last and some between them.
+#: Of a test with more cases than this, `for_check` takes so many: the first and the last, and those between them that
+#: are as far apart.
 CASES = 2
 
 #: Marker -> the functions and classes that make a test one of that kind: a module, or a name in one.

@@ -22,6 +22,7 @@ def test_a_part_is_on_the_accelerator(part: str, rng: np.random.Generator, tmp_p
     assert found.compared and not found.different
 
 
+@pytest.mark.slow
 def test_windows_take_the_corner_turn(rng: np.random.Generator, tmp_path: Path) -> None:
     """Other machines leave all their products of activations to the processor, and say what would bring them over."""
     onnx.save(PARTS["shifted_windows"](rng)[0], tmp_path / "part.onnx")

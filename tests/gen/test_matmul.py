@@ -54,6 +54,7 @@ SCORES = product_graph(reduced=20, rows=197, size=(197, 1), zero_points=(3, -7),
 VALUES = product_graph(reduced=197, rows=20, size=(1, 45), zero_points=(-128, 5), by_channels=True)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("form, name", with_full(
     list(product(("scores", "values"), MACHINES)), *(
         ("values", name) if index % 2 else ("scores", name) for index, name in enumerate(MACHINES, 1))))
