@@ -9,8 +9,8 @@ from gen.report.numbers import Count, Cycle, Decibels, Digest, Megahertz, Positi
 from gen.report.timeline import Timeline
 
 __all__ = [
-    "FORMAT", "Area", "Counter", "Edge", "Layer", "Machine", "MemoryMap", "Node", "Noise", "OnDevice", "Repeat",
-    "Report", "Roofline", "Span", "Way",
+    "FORMAT", "Area", "Beside", "Counter", "Edge", "Layer", "Machine", "MemoryMap", "Node", "Noise", "OnDevice",
+    "Repeat", "Report", "Roofline", "Span", "Way",
 ]
 
 #: Of documents; a page draws its own.
@@ -148,6 +148,19 @@ class Noise:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Beside:
+    """A layer's values beside onnxruntime's: how many differ, the largest difference in int8 steps, and the largest
+    that rounding explains of any."""
+
+    layer: str
+    tensor: str
+    values: Count
+    differing: Count
+    largest: Count
+    allowed: Count
+
+
+@dataclass(frozen=True, kw_only=True)
 class Counter:
     """Cycles of an inference that an engine spent in a state, as simulated and as counted by a device."""
 
@@ -185,7 +198,8 @@ class Repeat:
 class Report:
     """Of one inference of a model on a machine. ``measured``: cycles (time model) or rtl. ``memory``: a board's, or ""
     for an ideal one. ``findings``: in words, the most important first. ``noise_words``: what the noise is of, or why
-    there is none. ``host``: node -> why it is on the processor. ``on_device``: of a run there, if one is given."""
+    there is none. ``host``: node -> why it is on the processor. ``on_device``: of a run there, if one is given.
+    ``onnxruntime_words``: what the values beside its are of, or why there are none."""
 
     format: int
     name: str
@@ -205,3 +219,5 @@ class Report:
     host: dict[str, str]
     repeat: Repeat
     on_device: OnDevice | None = None
+    onnxruntime: list[Beside] = field(default_factory=list)
+    onnxruntime_words: str = ""

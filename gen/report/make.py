@@ -15,6 +15,7 @@ from gen.hw.remembered import synthesis_of
 from gen.report.document import (
     FORMAT,
     Area,
+    Beside,
     Layer,
     Machine,
     MemoryMap,
@@ -69,7 +70,7 @@ _BUSY = 0.85
 class Subject:
     """What a report is of. ``measured``: of the segments of the accelerator; ``host_seconds``: of the processor's;
     ``target``: what measured them; ``memory``: None for an ideal one; ``faster``: units that would help;
-    ``counted``: of a run on a device."""
+    ``counted``: of a run on a device; ``onnxruntime``: values beside its; ``answers``: how many are right."""
 
     application: Application
     path: Path
@@ -84,6 +85,9 @@ class Subject:
     noise_words: str = ""
     faster: Sequence[Faster] = ()
     counted: Counted | None = None
+    onnxruntime: Sequence[Beside] = ()
+    onnxruntime_words: str = ""
+    answers: str = ""
     host: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -95,13 +99,14 @@ def report_of(subject: Subject) -> Report:
     records, seconds = iter(subject.measured), iter(subject.host_seconds)
     parts = [next(records) if isinstance(segment, Workload) else next(seconds)
              for segment in subject.application.segments]
+    findings = _findings(subject, profile["total"], layers) + ([subject.answers] if subject.answers else [])
     device = None if subject.counted is None else on_device(subject.counted, subject.measured)
-    findings = _findings(subject, profile["total"], layers)
     if device is not None:
         findings.append(difference(device, profile["total"]["cycles"], _simulation(subject)))
     return Report(
         format=FORMAT, name=subject.application.name, measured=subject.target,
         memory=subject.memory.name if subject.memory else "", findings=findings, on_device=device,
+        onnxruntime=list(subject.onnxruntime), onnxruntime_words=subject.onnxruntime_words,
         machine=_machine(subject), total=profile["total"], layers=layers, nodes=nodes, edges=edges,
         timeline=timeline_of(parts, subject.clock.mhz), roofline=_roofline(subject),
         memory_maps=[_memory_map(number, segment) for number, segment in enumerate(subject.application.segments)

@@ -450,6 +450,14 @@ function noise(report, root) {
   }));
 }
 
+function values(report, root) {
+  if (!report.onnxruntime_words) return;
+  section(root, "Values beside onnxruntime", report.onnxruntime_words);
+  if (report.onnxruntime.length) sortable(root, "Values beside onnxruntime", [["layer", row => row.layer],
+    ["tensor", row => row.tensor], ["values", row => row.values, count], ["differ", row => row.differing, count],
+    ["largest, steps", row => row.largest, count], ["rounding explains", row => row.allowed, count]], report.onnxruntime);
+}
+
 function facts(report, root) {
   const {machine, repeat} = report;
   section(root, "On the processor");
@@ -482,6 +490,7 @@ function drawReport(report, root) {
   roofline(report, root, choose);
   memory(report, root);
   noise(report, root);
+  values(report, root);
   facts(report, root);
   timeline(report, line, choose);
   choose.layer(report.layers.reduce((most, layer, at) => layer.cycles > report.layers[most].cycles ? at : most, 0));

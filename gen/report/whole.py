@@ -10,6 +10,7 @@ from gen.explore.faster import Faster, faster
 from gen.report.document import Report
 from gen.report.make import Subject, model_digest, report_of
 from gen.report.noise import noise_of
+from gen.report.values import answers, beside_onnxruntime
 from gen.run.application import Application
 from gen.run.counted import read_counted
 from gen.run.host_time import host_seconds
@@ -35,7 +36,7 @@ def whole_report(application: Application, path: Path, *, board: Board, clock: C
         memory: None for an ideal one.
         command: how to make the report again.
         found: what that has measured already; it is measured here without.
-        samples: for the noise of each layer; random ones without.
+        samples: for the noise of each layer, and the answers if they have labels; random ones without.
         counters: of a run on a device, as `gen.run.counted` wrote them, to be drawn beside what is measured here.
         helpful: units that would make it faster, if they are known already.
         progress: hears what is done.
@@ -56,11 +57,14 @@ def whole_report(application: Application, path: Path, *, board: Board, clock: C
         seconds = host_seconds(application, progress)
     progress("noise of each layer")
     noise, words = noise_of(application, samples)
+    progress("values beside onnxruntime's")
+    values, found_there = beside_onnxruntime(application)
+    right = answers(application, samples)
     if helpful is None:
         helpful = faster(application, board, memory=memory, mhz=clock.mhz, progress=progress)
     progress("putting the report together")
     return report_of(Subject(
         application=application, path=path, measured=found, host_seconds=seconds, target=target, board=board,
         clock=clock, memory=memory, command=command, noise=noise, noise_words=words, faster=helpful,
-        counted=run,
+        counted=run, onnxruntime=values, onnxruntime_words=found_there, answers=right,
         host={} if application.partition is None else dict(application.partition.host)))

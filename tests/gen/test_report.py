@@ -114,6 +114,9 @@ def test_of_the_digits(model: str, capsys: pytest.CaptureFixture):
     require_same_cycles(found, profile(capsys, model, *machine))
     require_whole(found)
     assert len(found.noise) == len(found.layers)
+    assert {one.layer for one in found.onnxruntime} == {layer.name for layer in found.layers}
+    assert all(one.differing <= one.values and one.largest <= one.allowed for one in found.onnxruntime)
+    assert found.onnxruntime_words.endswith((", as rounding explains.", "all values are the same."))
     # int8 results: 20 to 60 dB, less noise than the last layers'.
     assert all(one.sqnr_db is not None and 15 < one.sqnr_db < 60 for one in found.noise)
     beats = unpack(found.timeline.bus.read).sum() + unpack(found.timeline.bus.write).sum()
