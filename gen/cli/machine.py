@@ -34,8 +34,8 @@ if TYPE_CHECKING:
 
 __all__ = [
     "add_machine_options", "chosen_board", "chosen_config", "chosen_for", "compile_options", "described",
-    "host_options", "machine_given", "megahertz", "named_board", "open_given", "require_inputs", "say_density",
-    "say_not_chosen",
+    "host_options", "machine_given", "megahertz", "named_board", "open_given", "require_inputs", "require_single",
+    "say_density", "say_not_chosen",
 ]
 
 DEFAULT_BOARD = "zu3eg"

@@ -57,7 +57,7 @@ def run(arguments: argparse.Namespace) -> None:
     output = arguments.output or (None if arguments.json else Path("build/report.html"))
     for path in (output, arguments.trace):
         if path is not None:
-            refuse_to_replace(path, *arguments.models)
+            refuse_to_replace(path, *arguments.models, arguments.input, arguments.counters)
             require_writable(path)
     if output and arguments.trace and os.path.realpath(output) == os.path.realpath(arguments.trace):
         raise UsageError(f"the page and --trace are both {output}", code="option-conflict")

@@ -2,6 +2,7 @@
 
 import argparse
 import io
+import os
 import zipfile
 from collections.abc import Iterable, Sequence
 from contextlib import ExitStack
@@ -16,7 +17,7 @@ from gen.cli.common import add_json_option, console, counter, messages, print_js
 from gen.cli.compile import add_batch_option, add_compiler_options
 from gen.cli.detection import add_detection_options, chosen_judge, precision_dict
 from gen.cli.errors import FAILED, CommandError, UsageError
-from gen.cli.machine import add_machine_options, chosen_board, open_given
+from gen.cli.machine import add_machine_options, chosen_board, open_given, require_single
 from gen.cli.memory import IDEAL, add_memory_option, chosen_memory
 from gen.files.write import require_writable, write_file
 from gen.name import speaker
@@ -156,11 +157,15 @@ def run(arguments: argparse.Namespace) -> int:
             raise UsageError("--counters goes with --target board: they are a device's", code="option-conflict")
         refuse_to_replace(arguments.counters, arguments.model, arguments.input, arguments.calibrate, arguments.config,
                           option="--counters")
+        if arguments.output and os.path.realpath(arguments.output) == os.path.realpath(arguments.counters):
+            raise UsageError(f"the outputs and --counters are both {arguments.output}", code="option-conflict")
         require_writable(arguments.counters)
     judge = chosen_judge(arguments)
     application = open_given(arguments, arguments.model, samples=arguments.input)
     if arguments.output:
         require_member_names(arguments.model, application.outputs)
+    if arguments.counters:
+        require_single(application, arguments.model)
     from gen.run.inputs import read_samples
 
     samples = read_samples(arguments.input, application.inputs, limit=arguments.limit,
@@ -174,12 +179,12 @@ def run(arguments: argparse.Namespace) -> int:
         raise UsageError("--stream-shift: no layer is computed by streams; compile the model with --stochastic")
     result = execute(application, samples, arguments.target, _bus(arguments, application), arguments.stream_shift,
                      arguments.waves, counting=bool(arguments.counters))
-    if arguments.counters:
-        _write_counters(arguments, application, result)
     if arguments.waves:
         _write_save_files(arguments.waves, application)
     if arguments.output:
         write_outputs(arguments.output, result)
+    if arguments.counters:
+        _write_counters(arguments, application, result)
     if arguments.json:
         print_json(summary(result))
     else:

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import product
+from operator import itemgetter
 from typing import Annotated
 
 import msgspec
@@ -16,6 +17,8 @@ __all__ = ["Convolutions", "Hidden", "LayerAxes"]
 
 #: Values of an axis.
 _MOST_VALUES = 32
+#: Channels, strides and pools together: the cheapest network is looked for among all of them, layer by layer.
+_MOST_LAYERS = 256
 #: Axes whose values say how many layers there are.
 _CONVOLUTIONS, _HIDDEN = "convolutions", "hidden"
 
@@ -25,15 +28,16 @@ Cost = Callable[[Product], float]
 _Ways = dict[Shape, tuple[float, tuple[str, ...]]]
 
 _Channels = Annotated[tuple[Annotated[int, Meta(ge=1, le=MOST)], ...], Meta(min_length=1, max_length=_MOST_VALUES)]
-_Steps = Annotated[tuple[Annotated[int, Meta(ge=1, le=9)], ...], Meta(min_length=1)]
+_Steps = Annotated[tuple[Annotated[int, Meta(ge=1, le=9)], ...], Meta(min_length=1, max_length=9)]
 
 
 class Convolutions(msgspec.Struct, kw_only=True, frozen=True, forbid_unknown_fields=True):
     """``count``: how many there are; the rest is chosen for each. ``pool``: the largest of so many pixels each way."""
 
-    count: Annotated[tuple[Annotated[int, Meta(ge=0, le=6)], ...], Meta(min_length=1)]
+    count: Annotated[tuple[Annotated[int, Meta(ge=0, le=6)], ...], Meta(min_length=1, max_length=7)]
     channels: _Channels
-    kernel: Annotated[tuple[Annotated[int, Meta(ge=1, le=LARGEST_KERNEL)], ...], Meta(min_length=1)]
+    kernel: Annotated[tuple[Annotated[int, Meta(ge=1, le=LARGEST_KERNEL)], ...],
+                      Meta(min_length=1, max_length=LARGEST_KERNEL)]
     stride: _Steps = (1,)
     pool: _Steps = (1,)
 
@@ -41,12 +45,15 @@ class Convolutions(msgspec.Struct, kw_only=True, frozen=True, forbid_unknown_fie
         even = next((size for size in self.kernel if size % 2 == 0), None)
         if even is not None:
             raise ValueError(f"kernel: {even} is even; padding keeps the size of odd ones alone")
+        kinds = len(self.channels) * len(self.stride) * len(self.pool)
+        if kinds > _MOST_LAYERS:
+            raise ValueError(f"{kinds:,} layers by channels, stride and pool; {_MOST_LAYERS} are the most there can be")
 
 
 class Hidden(msgspec.Struct, kw_only=True, frozen=True, forbid_unknown_fields=True):
     """Matrix products in front of the one that gives the classes: ``count``, and for each its ``neurons``."""
 
-    count: Annotated[tuple[Annotated[int, Meta(ge=0, le=3)], ...], Meta(min_length=1)]
+    count: Annotated[tuple[Annotated[int, Meta(ge=0, le=3)], ...], Meta(min_length=1, max_length=4)]
     neurons: _Channels
 
 
@@ -104,10 +111,14 @@ class LayerAxes(msgspec.Struct, kw_only=True, frozen=True, forbid_unknown_fields
         ``cost`` must not fall as the kernel grows. Layer after layer, with the cheapest way to each feature map.
         """
         best: tuple[float, str] | None = None
+        tails = self._multiplied(cost)
         for shape, (before, words) in self._convolved(cost).items():
-            for after, more in self._multiplied(shape, cost):
-                if best is None or before + after < best[0]:
-                    best = before + after, "-".join([self.input, *words, *more])
+            ends = [(cost(_matrix(shape, neurons)) + after, more) for neurons, (after, more) in tails.items()]
+            if self.hidden is None or 0 in self.hidden.count:
+                ends.append((cost(_matrix(shape, self.classes)), (str(self.classes),)))
+            after, more = min(ends, key=itemgetter(0))
+            if best is None or before + after < best[0]:
+                best = before + after, "-".join([self.input, *words, *more])
         return best
 
     def _convolved(self, cost: Cost) -> _Ways:
@@ -133,20 +144,25 @@ class LayerAxes(msgspec.Struct, kw_only=True, frozen=True, forbid_unknown_fields
                     _keep(found, shape, total, words)
         return found
 
-    def _multiplied(self, shape: Shape, cost: Cost) -> Iterator[tuple[float, tuple[str, ...]]]:
-        """The cheapest matrix products to the classes, of each number of hidden ones."""
-        part = self.hidden
-        counts = (0,) if part is None else part.count
-        ways: _Ways = {shape: (0.0, ())}
-        for number in range(max(counts) + 1):
-            if number in counts:
-                yield min((before + cost(_matrix(at, self.classes)), (*words, str(self.classes)))
-                          for at, (before, words) in ways.items())
-            reached: _Ways = {}
-            for at, (before, words) in ways.items():
-                for neurons in part.neurons if part is not None else ():
-                    _keep(reached, Shape(1, 1, neurons), before + cost(_matrix(at, neurons)), (*words, str(neurons)))
-            ways = reached
+    def _multiplied(self, cost: Cost) -> Mapping[int, tuple[float, tuple[str, ...]]]:
+        """Of each number of neurons of the first hidden layer the cheapest way from there to the classes: what the
+        layers after it cost, and the words of all.
+        """
+        found: dict[int, tuple[float, tuple[str, ...]]] = {}
+        ways: dict[int, tuple[float, tuple[str, ...]]]
+        part, last = self.hidden, str(self.classes)
+        if part is None:
+            return found
+        ways = {neurons: (cost(_matrix(Shape(1, 1, neurons), self.classes)), (str(neurons), last))
+                for neurons in part.neurons}
+        for number in range(1, max(part.count) + 1):
+            if number in part.count:
+                for neurons, way in ways.items():
+                    found[neurons] = min(found.get(neurons, way), way, key=itemgetter(0))
+            ways = {neurons: min(((cost(_matrix(Shape(1, 1, neurons), then)) + after, (str(neurons), *words))
+                                  for then, (after, words) in ways.items()), key=itemgetter(0))
+                    for neurons in part.neurons}
+        return found
 
     @cached_property
     def example(self) -> Backbone:

@@ -22,7 +22,7 @@ def read_reports(path: Path) -> list[Report]:
     """What ``gen report --json`` has printed: a report, or those beside each other. Raises ReportError, OSError."""
     try:
         found = msgspec.json.decode(read_file(path), type=Report | list[Report])
-    except (msgspec.DecodeError, ValueError) as error:
+    except (msgspec.DecodeError, ValueError, RecursionError) as error:
         raise ReportError(f"{path}: no report ({error}); make it with `gen report MODEL --json`") from None
     reports = found if isinstance(found, list) else [found]
     if not reports:

@@ -69,7 +69,7 @@ def read_counted(path: Path, machine: int, model_sha256: str) -> Counted:
     again = "write it again with `run --target board --counters`"
     try:
         found = msgspec.json.decode(read_file(path), type=Counted)
-    except (msgspec.DecodeError, ValueError) as error:
+    except (msgspec.DecodeError, ValueError, RecursionError) as error:
         raise CountedError(f"{path}: no counters of a run ({error}); {again}") from None
     if found.format != _FORMAT or found.counters.keys() != set(COUNTERS):
         raise CountedError(f"{path}: counters of another version of npugen; {again}")

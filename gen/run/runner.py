@@ -206,7 +206,7 @@ def _infer(model: Workload | Application, inputs: dict[str, np.ndarray], execute
         outputs.update((name, value[0]) for name, value in one.outputs.items())
         done = replace(done, seconds=done.seconds + one.seconds, mismatches={**done.mismatches, **one.mismatches},
                        cycles=None if one.cycles is None else (done.cycles or 0) + one.cycles,
-                       rtl=(*done.rtl, *one.rtl), 
+                       rtl=(*done.rtl, *one.rtl),
                        counters={name: done.counters.get(name, 0) + value for name, value in one.counters.items()})
     return replace(done, outputs={name: outputs[name] for name in model.outputs})
 

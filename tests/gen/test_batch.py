@@ -190,6 +190,9 @@ def test_a_program_of_a_batch(model: str, samples: str, capsys: pytest.CaptureFi
     for command in (["report", str(path), "-o", "x.html"], ["deploy", str(path), "-o", "there"]):
         assert main(command) == 2
         assert "a program for a batch of 3 samples; compile the model without --batch" in capsys.readouterr().err
+    assert main(["run", str(path), "--input", samples, "--target", "board:functional", "--counters",
+                 str(tmp_path / "c.json")]) == 2
+    assert "a program for a batch of 3 samples" in capsys.readouterr().err
     assert main(["run", str(path), "--batch", "2", "--input", samples]) == 2
     assert "a program is what it is; compile the model with --batch 2" in capsys.readouterr().err
     assert main(["compile", model, "--batch", "17", "-o", str(path)]) == 2

@@ -223,8 +223,10 @@ def test_what_is_no_report(model: str, capsys: pytest.CaptureFixture):
     assert "at most 2" in error_line(capsys, 2, "report", model, model, model)
     assert "--trace is of one model" in error_line(capsys, 2, "report", model, model, "--trace", "t")
     assert "both one" in error_line(capsys, 2, "report", model, "-o", "one", "--trace", "./one")
-    Path("x.json").write_text("[]")
-    assert "[damaged-report]" in error_line(capsys, 1, "report", "x.json")
+    for text in ("[]", '{"x": ' + "[" * 100_000):
+        Path("x.json").write_text(text)
+        assert "[damaged-report]" in error_line(capsys, 1, "report", "x.json")
+    assert "would replace" in error_line(capsys, 2, "report", model, "--run", "x.json", "-o", "x.json")
 
 
 def _put(document: Any, value: object, *path: str | int) -> None:
@@ -312,8 +314,12 @@ def test_a_device_beside_the_simulation(counted: str, digits: Path, capsys: pyte
                            ({"counters": {}}, "[damaged-counters]")):
         Path("wrong.json").write_text(json.dumps({**counts, **wrong}))
         assert message in error_line(capsys, 1, "report", counted, "--run", "wrong.json"), wrong
+    Path("deep.json").write_text('{"x": ' + "[" * 100_000)
+    assert "[damaged-counters]" in error_line(capsys, 1, "report", counted, "--run", "deep.json")
     assert "--counters goes with --target board" in error_line(
         capsys, 2, "run", counted, "--input", "x.npz", "--counters", "d.json")
+    assert "are both d.npz" in error_line(capsys, 2, "run", counted, "--input", "x.npz", "--target", "board",
+                                          "-o", "d.npz", "--counters", "./d.npz")
     assert "--run is of one model" in error_line(capsys, 2, "report", counted, counted, "--run", "c.json")
 
 

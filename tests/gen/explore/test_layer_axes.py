@@ -176,6 +176,9 @@ def test_spaces_that_are_shipped(name: str, published: list[str], rng: np.random
     ({**LENET, "convolutions": {"count": [1], "channels": [6], "kernel": [33]}}, "<= 31"),
     ({**LENET, "convolutions": {"count": [1], "channels": [6], "kernel": [3], "stride": [0]}}, ">= 1"),
     ({**LENET, "convolutions": {"count": [3], "channels": [6], "kernel": [3], "pool": [5]}}, "nothing is left"),
+    ({**LENET, "convolutions": {"count": [1], "channels": [6], "kernel": [3], "stride": [1] * 10}}, "length <= 9"),
+    ({**LENET, "convolutions": {"count": [1], "channels": [*range(1, 33)], "kernel": [3], "stride": [1, 2, 3],
+                                "pool": [1, 2, 3]}}, "288 layers by channels, stride and pool; 256 are the most"),
     ({"input": "784", "hidden": {"count": [4], "neurons": [10]}}, "<= 3"),
     ({"input": "784", "hidden": {"count": [1], "neurons": [5000]}}, "<= 4096")])
 def test_descriptions_that_are_none(layers: dict[str, Any], words: str, tmp_path: Path):
