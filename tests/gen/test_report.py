@@ -287,6 +287,7 @@ def test_the_verilog_counts_as_the_time_model(counted: str, digits: Path):
         name: value for name, value in expected.items() if value}
 
 
+@pytest.mark.slow
 def test_a_device_beside_the_simulation(counted: str, digits: Path, capsys: pytest.CaptureFixture):
     """As the time model where the device counts so; where it does not, the largest difference is said."""
     capsys.readouterr()

@@ -37,6 +37,7 @@ def forbidden(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
     return forbid
 
 
+@pytest.mark.slow
 def test_the_line_builds_the_machine(capsys: pytest.CaptureFixture, forbidden: Callable[[], None]):
     """The command in `compile`'s line describes the program's machine, which is not the plain one. What has been chosen
     is chosen at once the next time, by every command, and with other options it is not."""
@@ -57,6 +58,7 @@ def test_the_line_builds_the_machine(capsys: pytest.CaptureFixture, forbidden: C
         assert "for m.onnx: --for sparse --features " in capsys.readouterr().err, argv
 
 
+@pytest.mark.slow
 def test_whoever_says_anything_gets_it(capsys: pytest.CaptureFixture, forbidden: Callable[[], None]):
     """A single option of the machine is enough, and a program has its own."""
     gated("Relu")
@@ -69,6 +71,7 @@ def test_whoever_says_anything_gets_it(capsys: pytest.CaptureFixture, forbidden:
     assert main(["profile", "m.onnx", "--config", "c.json"]) == 0
 
 
+@pytest.mark.slow
 def test_where_none_can_be_chosen(capsys: pytest.CaptureFixture):
     """The plain machine, and why; an error of the model is one line."""
     gated("Relu")
