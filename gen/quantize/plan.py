@@ -300,6 +300,9 @@ class _Planner:
                 return
             self._plan.not_binary[node.name] = why
         self._quantise(source)
+        if source not in self._roots:       # of a type that is not known, as nodes of other domains make
+            self._give(node, _Kind.FLOAT)
+            return
         bias = node.input[2] if len(node.input) > 2 and node.input[2] in self._constants else ""
         self._plan.layers.append(Layer(node.name, self._roots[source], weights, axis, bias, node.output[0]))
         self._give(node, _Kind.RESULT)

@@ -277,6 +277,19 @@ def test_on_the_accelerator(form: Callable[[Blocks], str], rng: Rng, tmp_path: P
     assert found.compared and not found.different
 
 
+def test_positions_that_are_given(rng: Rng, tmp_path: Path) -> None:
+    """The processor has what turns by them, and what is of no known type after that."""
+    b = Blocks(rng)
+    query, key, value = b.three()
+    query = b.microsoft("RotaryEmbedding", query, "places", *angles(b, _TOKENS), num_heads=_HEADS)
+    mixed = b.microsoft("MultiHeadAttention", query, key, value, num_heads=_HEADS)
+    model = b.model(b.node("MatMul", mixed, b.random(_WIDTH, 8)))
+    model.graph.input.append(helper.make_tensor_value_info("places", TensorProto.INT64, [1, _TOKENS]))
+    onnx.save(model, tmp_path / "m.onnx")
+    found = measure(tmp_path / "m.onnx", ("--macs", "64", "--features", "turn,rows,table", "--method", "minmax"))
+    assert not found.refused and found.compared and not found.different
+
+
 @pytest.mark.parametrize(("op", "inputs", "attributes", "why"), [
     ("Attention", 5, {}, "has past keys or values alone"),
     ("Attention", 3, {"q_num_heads": 3, "kv_num_heads": 2}, "no whole number of queries"),
