@@ -67,7 +67,9 @@ def test_products(number: type, rng: Rng, seed: int, tmp_path: Path) -> None:
     scales = [(b.scale(s), b.point(None)) for s in (0.05, 0.031, 0.043)]
     z = b.node("QLinearMul", x, *scales[0], y, *scales[1], *scales[2], domain=MICROSOFT)
     limits = np.iinfo(number)
-    c = b.constant(rng.integers(limits.min, limits.max + 1, (6, 1, 1)).astype(number))
+    # Of both signs, after any zero point: else they are no weights.
+    factors = np.array([limits.min, limits.max, *rng.integers(limits.min, limits.max + 1, 4)])
+    c = b.constant(factors.reshape(6, 1, 1).astype(number))
     b.output(b.node("QLinearMul", z, *scales[2], c, *scales[1], *scales[0], domain=MICROSOFT))
     kinds, differing = simulated(b, tmp_path, seed)
     assert kinds == ["pool", "conv"] and differing < 20

@@ -1,6 +1,7 @@
 """Ranges and biases for layers in streams: least errors by their definition, means that are those of exact layers."""
 
 import json
+from math import prod
 from pathlib import Path
 
 import numpy as np
@@ -66,8 +67,10 @@ def test_means_are_those_of_exact_layers(rng, samples, monkeypatch: pytest.Monke
         excess = (conv2d_streams(x, layer.weights, layer.stride, layer.pads, form.circuit, form.streams, form.fan_in)
                   - conv2d_accumulate(x, layer.weights, False, layer.stride, layer.pads, 0)).mean(axis=(0, 2, 3))
         moved = exact.requantize.bias - layer.requantize.bias
-        # Of a value in a few thousand the machine rounds the half the other way.
-        assert np.abs(moved - excess).max() < 2 + 0.01 * np.abs(excess).max() and np.abs(excess).max() > 500
+        # Of a value in a few thousand the machine rounds the half the other way, which moves a sum of streams by some
+        # hundreds. Matrix products have no more values of a channel than there are samples.
+        few = 2000 / (len(x) * prod(plain.tensors[layer.output].shape[1:]))
+        assert np.abs(moved - excess).max() < 2 + 0.01 * np.abs(excess).max() + few and np.abs(excess).max() > 500
         found += 1
     assert found == 4
 
