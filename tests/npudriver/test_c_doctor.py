@@ -25,7 +25,7 @@ from .compiled_c import HERE, compiled, compiler, example_sources
 from .fake_board import make_files
 from .faulty import FaultyBackend
 from .small import CONFIG, MACHINE, program, workload
-from .test_doctor import FAULTS, Rewired, kept, late, sporadic
+from .test_doctor import FAULTS, Rewired, faults, kept, late, sporadic
 
 REG = MACHINE.registers
 SOURCES = ["piped_doctor.c", "npugen_doctor.c", "npugen_dump.c", "npugen.c", "npugen_bringup_data.S"]
@@ -78,7 +78,7 @@ def test_on_the_verilog(doctor):
 @pytest.mark.parametrize("fault", FAULTS)
 def test_each_fault_is_named(doctor, fault):
     """By the words of the Python doctor."""
-    changes, check, words = FAULTS[fault]
+    changes, check, words = faults()[fault]
     if fault == "inputs are not written back":
         changes = dict(arrives=late(8192 + 1))      # a pattern of the host's own memory has 16 KiB here
     *before, last = lines(doctor, FaultyBackend(FunctionalBackend(CONFIG), **changes))
