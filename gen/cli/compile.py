@@ -18,6 +18,7 @@ from gen.cli.machine import (
     compile_options,
     described,
     host_options,
+    machine_facts,
     named_board,
     require_inputs,
     say_density,
@@ -259,7 +260,7 @@ def run(arguments: argparse.Namespace) -> None:
         _write_page(arguments, application, helpful)
     layers = [layer for program in programs for layer in program.layers]
     facts = {
-        "program": str(arguments.output), "layers": len(layers),
+        "program": str(arguments.output), "machine": machine_facts(config, board, arguments), "layers": len(layers),
         "instructions": sum(len(program.instruction_layers) for program in programs),
         "code_bytes": sum(len(program.code) for program in programs),
         "constant_bytes": sum(len(program.constants) for program in programs),

@@ -8,7 +8,7 @@ from gen.cli.calibration import add_calibration_options, changes_of
 from gen.cli.common import add_json_option, console, messages, print_json, refuse_to_replace, status
 from gen.cli.compile import add_compiler_options
 from gen.cli.errors import UsageError
-from gen.cli.machine import add_machine_options, chosen_board, described, open_given, require_single
+from gen.cli.machine import add_machine_options, chosen_board, described, machine_given, open_given, require_single
 from gen.cli.run import positive, require_member_names
 
 if TYPE_CHECKING:
@@ -41,7 +41,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
                              "models go into one program (default %(default)s)")
     parser.add_argument("--hardware", type=Path, metavar="DIR",
                         help="enclose what the board's tool has made in this folder of `build`: bitstream, device tree "
-                             "overlay, and the script that loads both")
+                             "overlay, and the script that loads both; a model is compiled for its machine where no "
+                             "option says what that is")
     parser.add_argument("--limit", type=positive, default=_SAMPLES, metavar="N",
                         help=f"enclose the first N samples (default {_SAMPLES})")
     add_compiler_options(parser)
@@ -68,10 +69,10 @@ def run(arguments: argparse.Namespace) -> None:
     refuse_to_replace(arguments.output, arguments.model, arguments.input, arguments.calibrate, arguments.config)
     from gen.deploy.c_model import write_c_package
     from gen.deploy.c_states import parse_states
-    from gen.deploy.hardware import hardware_files
+    from gen.deploy.hardware import CONFIG_FILE, hardware_files
     from gen.deploy.package import require_free, runs_whole, write_package
     from gen.run.inputs import arbitrary_samples, random_samples, read_samples
-    from gen.run.workload import Workload
+    from gen.run.workload import Workload, is_program
     from npudriver import HostFile
     from npudriver.host import NO_RUNTIME_32
 
@@ -84,6 +85,8 @@ def run(arguments: argparse.Namespace) -> None:
         require_free(arguments.output)
     except FileExistsError as error:
         raise UsageError(f"-o {error.filename}: {error.strerror}") from None
+    if arguments.hardware is not None and not machine_given(arguments) and not is_program(arguments.model):
+        arguments.config = arguments.hardware / CONFIG_FILE
     application = open_given(arguments, arguments.model, samples=arguments.input)
     require_single(application, arguments.model)
     require_member_names(arguments.model, [*application.inputs, *application.outputs])

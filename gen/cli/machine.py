@@ -4,7 +4,7 @@ import argparse
 import dataclasses
 from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from boards.board import Board
 from boards.registry import BOARDS, get_board
@@ -34,8 +34,8 @@ if TYPE_CHECKING:
 
 __all__ = [
     "add_machine_options", "chosen_board", "chosen_config", "chosen_for", "compile_options", "described",
-    "host_options", "machine_given", "megahertz", "named_board", "open_given", "require_inputs", "require_single",
-    "say_density", "say_not_chosen",
+    "host_options", "machine_facts", "machine_given", "megahertz", "named_board", "open_given", "require_inputs",
+    "require_single", "say_density", "say_not_chosen",
 ]
 
 DEFAULT_BOARD = "zu3eg"
@@ -237,10 +237,15 @@ def described(config: NpuConfig, board: str | None, arguments: argparse.Namespac
     """Which machine a result is of, in a line; with the command that builds it, if those ``arguments`` were chosen for
     a model.
     """
-    features = ", ".join(config.features) or "none"
-    facts = [*([board] if board else []), f"{config.macs} MACs", f"features {features}"]
-    built = "" if arguments is None or not hasattr(arguments, "by_model") else f"; built by: {_built_by(arguments)}"
-    return f"machine: {', '.join(facts)}{built}"
+    facts = machine_facts(config, board, arguments)
+    words = [*([board] if board else []), f"{config.macs} MACs", f"features {', '.join(config.features) or 'none'}"]
+    return f"machine: {', '.join(words)}{facts['build'] and '; built by: ' + facts['build']}"
+
+
+def machine_facts(config: NpuConfig, board: str | None, arguments: argparse.Namespace | None = None) -> dict[str, Any]:
+    """`described` for scripts; ``build``: the command, or ""."""
+    build = "" if arguments is None or not hasattr(arguments, "by_model") else _built_by(arguments)
+    return {"board": board, "macs": config.macs, "features": list(config.features), "build": build}
 
 
 def _built_by(arguments: argparse.Namespace) -> str:

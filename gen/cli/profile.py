@@ -87,7 +87,8 @@ def run(arguments: argparse.Namespace) -> None:
     from gen.run.report import profile_of
 
     found = records(application, arguments.target, clock, memory)
-    profile = {"memory": arguments.memory, **profile_of(found, clock), "host": _processor(application)}
+    profile = {"memory": arguments.memory, "features": list(program.config.features), **profile_of(found, clock),
+               "host": _processor(application)}
     if arguments.output:
         write_file(arguments.output / "profile.json", json.dumps(profile, indent=2) + "\n")
         from gen.report.bars import bars

@@ -8,8 +8,10 @@ from cores.config import ConfigError, NpuConfig
 from cores.errors import NpugenError
 from gen.files.read import read_file, reason
 
-__all__ = ["PYNQ_OVERLAY", "HardwareError", "hardware_files"]
+__all__ = ["CONFIG_FILE", "PYNQ_OVERLAY", "HardwareError", "hardware_files"]
 
+#: Where a build has its machine.
+CONFIG_FILE = "config.json"
 #: What only PYNQ needs: its description of the design.
 PYNQ_OVERLAY = "npu.hwh"
 #: What PYNQ loads, both of them.
@@ -49,11 +51,11 @@ def _require_same(folder: Path, board: Board, config: NpuConfig) -> None:
     """Raises HardwareError for the build of another machine, or for another board."""
     try:
         name = json.loads(read_file(folder / "manifest.json", _MAX_MANIFEST))["board"]
-        built = NpuConfig.from_json(read_file(folder / "config.json", _MAX_MANIFEST).decode())
+        built = NpuConfig.from_json(read_file(folder / CONFIG_FILE, _MAX_MANIFEST).decode())
     except (OSError, ValueError, KeyError, TypeError, RecursionError, ConfigError) as error:
         raise HardwareError(f"{folder}: is no build, or damaged ({reason(error)})") from None
     if name != board.name:
         raise HardwareError(f"{folder}: was built for the board {name}, not for {board.name}")
     if built.digest != config.digest:
         raise HardwareError(f"{folder}: is another machine than that of the program; compile it with --config "
-                            f"{folder / 'config.json'}")
+                            f"{folder / CONFIG_FILE}")

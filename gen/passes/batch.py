@@ -167,13 +167,20 @@ class _Batch:
         self._tensor(target)
         # A row of all pixels takes less room in the input buffer than rows of few.
         weights = layer.weights.reshape(*layer.weights.shape[:2], 1, -1)
-        self.layers.append(replace(layer, input=source.name, output=target.name, weights=weights, stride=(1, 1)))
+        epilogue = tuple(op if op.source is None else replace(op, middle=self._of_all(op.source))  # type: ignore
+                         for op in layer.epilogue)
+        self.layers.append(replace(layer, input=source.name, output=target.name, weights=weights, stride=(1, 1),
+                                   epilogue=epilogue))
 
     def _whole(self, name: str) -> Tensor:
         """A tensor of all samples."""
-        tensor = self.single.tensors[name]
+        return self._of_all(self.single.tensors[name])
+
+    def _of_all(self, tensor: Tensor) -> Tensor:
+        """What a ``tensor`` of a sample is of all."""
         channels, height, width = tensor.shape
-        return replace(tensor, name=f"{name}{_ALL}", shape=(channels, self.samples, height * width), onnx_name="")
+        return replace(tensor, name=f"{tensor.name}{_ALL}", shape=(channels, self.samples, height * width),
+                       onnx_name="")
 
     def _join(self, name: str, whole: Tensor) -> None:
         self.together.add(name)

@@ -13,6 +13,8 @@ from gen.cli import main
 from gen.compiler import compile_graph
 from gen.ir import reference
 from gen.ir.epilogue.add import Add
+from gen.ir.epilogue.base import StoreOp
+from gen.ir.epilogue.leaky import Leaky
 from gen.ir.graph import Conv, Graph, Layer
 from gen.ir.tensor import Requantize, Tensor
 from gen.ir.verify import verify
@@ -102,24 +104,32 @@ def test_a_classifier_has_the_bytes_of_single_samples(samples: int, seed: int, m
 
 
 def vectors(rng: np.random.Generator) -> Graph:
-    """Fully connected layers with sums between them, which are computed for each sample, and two outputs."""
+    """Fully connected layers with sums between them, which are computed for each sample, and two outputs. What bends
+    the result of one is its own.
+    """
     tensors = {"x": Tensor("x", (20, 3, 2), 1.0, 3)}
     layers: list[Layer] = []
 
-    def connect(name: str, source: str, outputs: int, other: str = "") -> None:
+    def connect(name: str, source: str, outputs: int, other: str = "", *, bends: bool = False) -> None:
         channels, *kernel = tensors[source].shape
         target = tensors[name] = Tensor(name, (outputs, 1, 1), 1.0, int(rng.integers(-5, 5)))
         multiplier, shift = quantize_multiplier(rng.uniform(0.001, 0.01, outputs))
         middle = Tensor(f"{name}/middle", target.shape, 1.0, 0)
+        epilogue: tuple[StoreOp, ...] = ()
+        if other:
+            epilogue = Add(middle=middle, other=other, multiplier_a=9000, multiplier_b=7000, constant=5, shift=14,
+                           zero_point=target.zero_point, low=-128, high=127),
+        if bends:
+            epilogue = Leaky(middle=middle, multiplier=9000, negative=2000, shift=13, zero_point=target.zero_point,
+                             low=-128, high=127),
         layers.append(Conv(
             name, source, name, weights=rng.integers(-127, 128, (outputs, channels, *kernel)).astype(np.int16),
             requantize=Requantize(rng.integers(-999, 999, outputs), multiplier, shift, 0, -128, 127),
-            epilogue=(Add(middle=middle, other=other, multiplier_a=9000, multiplier_b=7000, constant=5, shift=14,
-                          zero_point=target.zero_point, low=-128, high=127),) if other else ()))
+            epilogue=epilogue))
 
     connect("a", "x", 33)
     connect("b", "a", 33, other="a")
-    connect("c", "b", 70)
+    connect("c", "b", 70, bends=True)
     connect("d", "c", 16)
     graph = Graph("vectors", tensors, tuple(layers), {"in": ("x", ())}, {"first": ("b", ()), "last": ("d", ())})
     verify(graph)

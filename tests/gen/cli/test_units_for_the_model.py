@@ -1,6 +1,7 @@
 """What a command takes that hears nothing about the machine: units for its model (docs/decisions/0023)."""
 
 import argparse
+import json
 import re
 import shlex
 from collections.abc import Callable
@@ -52,6 +53,11 @@ def test_the_line_builds_the_machine(capsys: pytest.CaptureFixture, forbidden: C
     forbidden()
     assert main(["compile", "m.onnx", "-o", "b.npu"]) == 0
     assert Path("b.npu").read_bytes() == Path("a.npu").read_bytes()
+    capsys.readouterr()
+    assert main(["compile", "m.onnx", "-o", "b.npu", "--no-check", "--json"]) == 0
+    machine = json.loads(capsys.readouterr().out)["machine"]
+    assert line == f"machine: zu3eg, 256 MACs, features {', '.join(machine['features'])}; built by: {machine['build']}"
+    assert (machine["board"], machine["macs"]) == ("zu3eg", 256)
     for argv in (["run", "m.onnx", "--input", "x.npz"], ["profile", "m.onnx"], ["report", "m.onnx", "-o", "r.html"],
                  ["deploy", "m.onnx", "-o", "package"]):
         assert main(argv) == 0
