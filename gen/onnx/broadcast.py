@@ -5,7 +5,7 @@ from math import prod
 
 import numpy as np
 
-from gen.onnx.channels import chosen, repeated
+from gen.onnx.channels import channels_of, chosen, repeated
 from gen.onnx.context import Context
 from gen.onnx.joined import is_in_groups, joined
 from gen.onnx.model import NodeError
@@ -44,6 +44,9 @@ def paired(context: Context, a: Real, b: Real) -> tuple[Real, Real]:
             return whole, turned
     if (other := _turned_like(context, b, a.order, shapes[0])) is not None:
         return a, other
+    for whole, vector in ((a, b), (b, a)):
+        if (spread := _spread_vector(context, whole, vector)) is not None and context.units.have("product"):
+            return whole, spread
     for made in (True, False):
         if (other := in_order_of(context, b, a.order, shapes[0], made=made)) is not None:
             return a, other
@@ -121,6 +124,38 @@ def _turned_vector(context: Context, whole: Real, vector: Real) -> Real | None:
         return None
     turned = transposed(context, vector, (1, 1)) if np.array_equal(spread, whole.order // prod(pixels)) else None
     return None if turned is None else replace(turned, quantised=replace(turned.quantised, order=vector.order))
+
+
+def _spread_vector(context: Context, whole: Real, vector: Real) -> Real | None:
+    """A vector that has a number for some channels of ``whole``, the same for those of each head, as one of all of its
+    channels; None for any other. A mask of keys is one.
+    """
+    tensors = context.graph.tensors
+    count, *pixels = tensors[whole.quantised.tensor].shape
+    source = tensors[vector.quantised.tensor].shape
+    if vector.order.size != prod(source) or 1 not in (source[0], prod(source[1:])) or whole.order.ndim < 4:
+        return None
+    channel = whole.order // prod(pixels)
+    try:
+        numbers = np.broadcast_to(vector.order, channel.shape)
+    except ValueError:
+        return None
+    channels = np.full(count, -1)
+    channels[channel.ravel()] = numbers.ravel()
+    if (channels[channel] != numbers).any():
+        return None
+    real = vector if prod(source[1:]) == 1 else transposed(context, vector, (1, 1))
+    if real is None:
+        return None
+    try:
+        tensor = channels_of(context.graph, real, tuple(channels.tolist()))
+    except NodeError:       # too many for a layer
+        return None
+    order = channel
+    for axis in range(order.ndim):
+        if (order == order.take([0], axis)).all():
+            order = order.take([0], axis)
+    return replace(real, quantised=replace(real.quantised, tensor=tensor, order=order))
 
 
 def _is_map(context: Context, whole: Real, other: Real) -> bool:

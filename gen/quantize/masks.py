@@ -50,7 +50,7 @@ class ExpandedMasks(Rewriting):
         first, second = (prod(size or 1 for size in shape) for shape in shapes)
         place = int(first > second)
         mask, shape, whole = node.input[place], shapes[place], shapes[1 - place]
-        if (len(whole) != 4 or not all(whole[1:]) or len(shape) < 3 or shape[-3] != 1 or whole[1] == 1
+        if (len(whole) != 4 or not all(whole[1:]) or len(shape) < 3 or shape[-3] != 1 or shape[-2] == 1 or whole[1] == 1
                 or mask in self._constants or not self._is_of_inputs(mask)):
             return
         key = mask, tuple(whole[1:])

@@ -57,13 +57,14 @@ def attended(b: FloatBuilder, x: str, mask: str) -> str:
 
 
 @pytest.mark.parametrize("batch", [1, "N"])
-@pytest.mark.parametrize("shape", [(1, 1, TOKENS), (1, TOKENS, TOKENS), (HEADS, TOKENS, TOKENS)], ids=str)
+@pytest.mark.parametrize("shape", [(1, 1, TOKENS), (1, 1, 40), (1, TOKENS, TOKENS), (HEADS, TOKENS, TOKENS)], ids=str)
 @pytest.mark.parametrize("form", ["numbers", "factor", "infinite"])
 def test_given(form: str, shape: tuple[int, ...], batch: int | str, rng: np.random.Generator, tmp_path: Path) -> None:
     """Masks that are inputs, of keys or of pairs, for two layers whose scores differ in size: all of it on the
     accelerator, but what makes numbers of what is chosen.
     """
-    b = FloatBuilder(rng, [batch, TOKENS, WIDTH], opset=17)
+    tokens = shape[-1]
+    b = FloatBuilder(rng, [batch, tokens, WIDTH], opset=17)
     mask = "mask"
     if form == "factor":
         mask = b.node("Mul", mask, b.constant(np.float32(-1e4)))
@@ -74,13 +75,13 @@ def test_given(form: str, shape: tuple[int, ...], batch: int | str, rng: np.rand
     y = b.node("MatMul", y, b.weights(WIDTH, 12), name="y")
     number = onnx.TensorProto.FLOAT
     values = [onnx.helper.make_tensor_value_info(name, kind, [batch, *dims]) for name, kind, dims in (
-        ("x", number, (TOKENS, WIDTH)), ("mask", onnx.TensorProto.BOOL if form == "infinite" else number, shape),
-        (y, number, (TOKENS, 12)))]
+        ("x", number, (tokens, WIDTH)), ("mask", onnx.TensorProto.BOOL if form == "infinite" else number, shape),
+        (y, number, (tokens, 12)))]
     graph = onnx.helper.make_graph(b.nodes, "masked", values[:2], values[2:], b.constants)
     model = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 17)], ir_version=8)
     hidden = np.zeros((4, *shape), bool)
     hidden[0, ..., -3:] = hidden[1, ..., :2] = hidden[2, ..., 4] = True
-    samples = {"x": rng.normal(size=(4, TOKENS, WIDTH)).astype(np.float32)}
+    samples = {"x": rng.normal(size=(4, tokens, WIDTH)).astype(np.float32)}
     samples["mask"] = hidden if form == "infinite" else (hidden * np.float32(1 if form == "factor" else -1e4))
     made = quantize(model, samples, QuantizeOptions(method="minmax")).model
     expected, found = (np.concatenate([onnxruntime.InferenceSession(each.SerializeToString()).run(None, {

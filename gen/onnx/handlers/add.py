@@ -116,6 +116,9 @@ def _place(context: Context, inputs: Inputs) -> None:
     """An input of the machine that is added to a tensor before anything else has read it lies as that does."""
     tensors = context.graph.tensors
     for one, other in (inputs, inputs[::-1]):
+        if isinstance(one, Real) and isinstance(other, Real) and one.order.ndim == other.order.ndim == len("NHQK") and (
+                one.order.shape[:-1] == (1, 1, 1) and other.order.shape[-2] > 1):
+            context.graph.place_channels_last(one)      # a mask of keys
         if isinstance(one, Real) and isinstance(other, Pending):
             context.graph.place_like(one, other.order, other.shape)
         elif isinstance(one, Real) and isinstance(other, Real) and other.quantised.tensor in tensors:
