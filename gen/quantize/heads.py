@@ -6,6 +6,7 @@ repeated.
 """
 
 from collections.abc import Iterator
+from math import prod
 
 import numpy as np
 from onnx import NodeProto, helper
@@ -20,22 +21,30 @@ _REPEATING, _ARRANGING = ("Expand", "Tile"), ("Reshape", "Transpose", "Unsqueeze
 
 
 class HeadMatrices(Rewriting):
-    """One matrix in the place of those of heads, (H, C, M), after (B, H, N, C) or in front of its transpose."""
+    """One matrix in the place of those of heads, (H, C, M), after (B, H, N, C) or in front of its transpose; and a
+    matrix for all heads that is in front.
+    """
 
     OPERATORS = frozenset(("MatMul",))
 
     def layers(self, node: NodeProto) -> Iterator[NodeProto]:
         left, right = map(self._number, node.input[:2])
-        weights = left if right is None else right
-        if weights is None or weights.ndim not in (3, 4) or weights.shape[-3] == 1:
+        if right is not None:
+            if right.ndim in (3, 4) and right.shape[-3] > 1:
+                yield from self._spread(node, node.input[0], right, node.output[0])
             return
-        if weights is right:
-            yield from self._spread(node, node.input[0], weights, node.output[0])
+        shape = self._shapes.get(node.input[1], [])
+        if left is None or left.dtype != np.float32 or len(shape) not in (3, 4) or not 2 <= left.ndim <= len(shape):
             return
         # The transpose of a product is that of its operands in the other order.
         turned, made = (self._name(f"{node.name or node.output[0]}/{what}") for what in ("turned", "product"))
-        shape = self._shapes.get(node.input[1], [])
-        if found := list(self._spread(node, turned, weights.swapaxes(-1, -2), made, shape)):
+        matrix = left.swapaxes(-1, -2)
+        if left.size == prod(left.shape[-2:]):
+            one = self._constant(node.name, matrix.reshape(matrix.shape[-2:]))
+            found = [self._node(node, "MatMul", turned, one, result=made)]
+        else:
+            found = list(self._spread(node, turned, matrix, made, shape))
+        if found:
             yield _turned(node.input[1], turned, len(shape))
             yield from found
             yield _turned(made, node.output[0], len(shape))

@@ -76,6 +76,13 @@ def one_query(b: FloatBuilder, x: str) -> str:
     return joined(b, b.node("Reshape", b.node("MatMul", shares, value), ints(b, 1, HEADS, 1, SIZE)))
 
 
+def pooled(b: FloatBuilder, x: str) -> str:
+    """A query of one head."""
+    query, key = b.constant(b.rng.normal(size=(1, 1, CHANNELS))), linear(b, x, CHANNELS, CHANNELS)
+    scores = b.node("MatMul", query, b.node("Transpose", key, perm=[0, 2, 1]))
+    return b.node("MatMul", b.node("Softmax", scores, axis=-1), linear(b, x, CHANNELS, CHANNELS))
+
+
 def shared(b: FloatBuilder, x: str) -> str:
     """A head of keys for all of queries, whose factor comes after it is repeated."""
     factor = b.constant(np.float32([SIZE**-0.25]))
@@ -110,10 +117,14 @@ def norm_of_a_part(b: FloatBuilder, x: str) -> str:
     return b.node("LayerNormalization", half, b.constant(b.rng.uniform(0.5, 1, CHANNELS)), axis=-1)
 
 
-def later_tokens(b: FloatBuilder, x: str) -> str:
+def later_tokens(b: FloatBuilder, x: str, first: int = 3) -> str:
     """The mean of all but the first ones, which are registers."""
-    later = b.node("Slice", linear(b, x, CHANNELS, CHANNELS), ints(b, 3), ints(b, TOKENS), ints(b, 1))
+    later = b.node("Slice", linear(b, x, CHANNELS, CHANNELS), ints(b, first), ints(b, TOKENS), ints(b, 1))
     return b.node("ReduceMean", later, axes=[1], keepdims=1)
+
+
+def last_token(b: FloatBuilder, x: str) -> str:
+    return later_tokens(b, x, TOKENS - 1)
 
 
 def network(rng: Rng, form: Callable[[FloatBuilder, str], str]):
@@ -121,7 +132,7 @@ def network(rng: Rng, form: Callable[[FloatBuilder, str], str]):
     return b.model(linear(b, form(b, linear(b, "x", CHANNELS, CHANNELS)), CHANNELS, 8), rank=3)
 
 
-@pytest.mark.parametrize("form", [matrices, own_matrices, queries, one_query, shared])
+@pytest.mark.parametrize("form", [matrices, own_matrices, queries, one_query, pooled, shared])
 def test_numbers(form, rng: Rng) -> None:
     model = network(rng, form)
     x = rng.normal(size=(3, TOKENS, CHANNELS)).astype(np.float32)
@@ -129,7 +140,8 @@ def test_numbers(form, rng: Rng) -> None:
 
 
 @pytest.mark.parametrize("form", [
-    matrices, own_matrices, queries, one_query, shared, shares_of_tokens, norms, norm_of_a_part, later_tokens])
+    matrices, own_matrices, queries, one_query, pooled, shared, shares_of_tokens, norms, norm_of_a_part, later_tokens,
+    last_token])
 def test_on_the_machine(form, rng: Rng, seed: int, tmp_path: Path) -> None:
     """One graph, whose layers are onnxruntime's but for a step, and close to the float model."""
     model = network(rng, form)

@@ -107,12 +107,12 @@ def covers_pixels(context: Context, value: Value | None, over: Sequence[int]) ->
 
 
 def covers_some_pixels(context: Context, value: Value | None, over: Sequence[int]) -> bool:
-    """Whether axes ``over`` of the value's shape are several pixels, all or not, of a channel of its tensor, each time
-    of another one.
+    """Whether axes ``over`` of the value's shape are pixels, all or not, of a channel of its tensor, each time of
+    another one.
     """
     owners = _owners(context, value, over)
-    return (owners is not None and owners.shape[1] > 1 and bool((owners == owners[:, :1]).all())
-            and len(np.unique(owners[:, 0])) == len(owners))
+    return (owners is not None and len(np.unique(owners[:, 0])) == len(owners)
+            and bool((owners == owners[:, :1]).all()))
 
 
 def _owners(context: Context, value: Value | None, over: Sequence[int]) -> np.ndarray | None:
