@@ -12,7 +12,7 @@ from rich.table import Table
 from boards.registry import get_board
 from gen.cli.common import add_json_option, console, counter, messages, print_json, refuse_to_replace, status
 from gen.cli.errors import FAILED, UsageError
-from gen.cli.machine import DEFAULT_BOARD, described
+from gen.cli.machine import DEFAULT_BOARD, described, require_single
 from gen.cli.plots import add_plots_option, plot_files, write_plots
 from gen.cli.profile import megahertz
 from gen.cli.run import positive, stream_shifts
@@ -143,6 +143,7 @@ def _applications(arguments: argparse.Namespace) -> "list[Application]":
             raise UsageError(f"{path}: levels are of compiled programs: compile it first")
         with status(f"reading {path.name}") as remark:
             found.append(open_application(path, None, progress=remark))
+            require_single(found[-1], path)
             found[-1].programs(remark)
     configs = {application.workloads[0].program.config for application in found}
     if len(configs) > 1:

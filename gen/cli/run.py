@@ -177,6 +177,9 @@ def run(arguments: argparse.Namespace) -> int:
             application.programs(remark)
     if any(arguments.stream_shift) and not any(workload.program.streams for workload in application.workloads):
         raise UsageError("--stream-shift: no layer is computed by streams; compile the model with --stochastic")
+    if any(arguments.stream_shift) and application.batch > 1:
+        raise UsageError("--stream-shift does not go with a batch: its samples are computed at once",
+                         code="option-conflict")
     result = execute(application, samples, arguments.target, _bus(arguments, application), arguments.stream_shift,
                      arguments.waves, counting=bool(arguments.counters))
     if arguments.waves:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from cores.config import PRESET_MACS
 from gen.cli.common import OUTPUT, add_json_option, console, counter, messages, print_json, status
 from gen.cli.errors import FAILED, UsageError
-from gen.cli.machine import add_machine_options, chosen_config, described, megahertz
+from gen.cli.machine import add_machine_options, chosen_config, described, megahertz, require_single
 from gen.cli.run import positive
 from gen.files.write import require_writable, write_file
 from gen.soc.targets import TARGETS, Target, get_target
@@ -164,7 +164,9 @@ def _image(model: Path, config: "NpuConfig", processor: "Processor", description
     from gen.soc.firmware import compile_image, firmware_files
 
     with status(f"{model.name} for {processor.name}") as remark:
-        made = c_model(open_application(model, config, progress=remark).file)
+        application = open_application(model, config, progress=remark)
+        require_single(application, model)
+        made = c_model(application.file)
         files = firmware_files(made, config, description, processor)
         files |= {name: compile_image(files, name) for name in ("firmware.bin", "doctor.bin")}
     return {f"firmware/{name}": content for name, content in files.items()}
@@ -208,6 +210,7 @@ def _simulate_processor(target: Target, config: "NpuConfig", processor: "Process
 
     with status(f"reading {arguments.simulate.name}") as remark:
         application = open_application(arguments.simulate, config, progress=remark)
+        require_single(application, arguments.simulate)
         samples = read_samples(arguments.input, application.inputs, limit=arguments.limit)
         model = c_model(application.file)
     with status(f"compiling the system of {target.title}"):

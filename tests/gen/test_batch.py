@@ -25,6 +25,9 @@ from gen.program.program import MAX_BATCH, Program
 from gen.run.application import open_application
 from gen.run.inputs import random_samples, read_samples
 from gen.run.runner import run_model
+from gen.stochastic.backbone import Backbone
+from gen.stochastic.model import onnx_model
+from gen.stochastic.network import Layer as StreamLayer
 from npudriver import Deployment, Device
 from sim import functional
 from sim.cycles import estimate
@@ -197,7 +200,8 @@ def test_a_program_of_a_batch(model: str, samples: str, capsys: pytest.CaptureFi
 
     program = load_program(path)
     assert program.batch == 3 and list(program.inputs) == names_of(list(program.inputs)[0][:-2], 3)
-    for command in (["report", str(path), "-o", "x.html"], ["deploy", str(path), "-o", "there"]):
+    for command in (["report", str(path), "-o", "x.html"], ["deploy", str(path), "-o", "there"],
+                    ["govern", str(path), "--input", samples, "-o", "x.json"]):
         assert main(command) == 2
         assert "a program for a batch of 3 samples; compile the model without --batch" in capsys.readouterr().err
     assert main(["run", str(path), "--input", samples, "--target", "board:functional", "--counters",
@@ -207,6 +211,23 @@ def test_a_program_of_a_batch(model: str, samples: str, capsys: pytest.CaptureFi
     assert "a program is what it is; compile the model with --batch 2" in capsys.readouterr().err
     assert main(["compile", model, "--batch", "17", "-o", str(path)]) == 2
     assert "must be 1 to 16, not 17" in capsys.readouterr().err
+
+
+def test_streams_of_a_batch(rng: np.random.Generator, capsys: pytest.CaptureFixture, tmp_path: Path):
+    """Each sample has its layers of streams, all from the same place in the generators."""
+    layers = [StreamLayer(one, rng.integers(-9, 9, (one.outputs, one.taps, one.input.channels), dtype=np.int8),
+                          np.zeros(one.outputs, np.int64), 0.002) for one in Backbone("8x8-c4k3-p2-c20k3-10").layers]
+    model, samples, path = tmp_path / "net.onnx", tmp_path / "x.npz", tmp_path / "batch.npu"
+    model.write_bytes(onnx_model(layers, 1000.0))
+    np.savez(samples, x=rng.random((3, 1, 8, 8), np.float32))
+    assert main(["compile", str(model), "--macs", "16", "--features", "stochastic", "--stochastic", "16",
+                 "--batch", "2", "--no-check", "-o", str(path)]) == 0
+    assert load_program(path).streams
+    run = ["run", str(path), "--input", str(samples), "--target", "functional"]
+    capsys.readouterr()
+    assert main([*run, "--json"]) == 0 and json.loads(capsys.readouterr().out)["mismatches"] == 0
+    assert main([*run, "--stream-shift", "3"]) == 2
+    assert "--stream-shift does not go with a batch" in capsys.readouterr().err
 
 
 def test_the_driver_takes_an_input_for_each_sample(model: str, tmp_path: Path):
