@@ -178,7 +178,8 @@ def _between(low: float, high: float) -> str:
 
 def _rounded(value: float) -> str:
     """To two digits."""
-    return f"{float(f'{value:.2g}'):,g}"
+    digits = float(f"{value:.2g}")
+    return f"{digits:,.0f}" if digits >= 100 else f"{digits:g}"
 
 
 def _without(modes: set[str]) -> str:

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from gen.cli.profile import _rounded
 from gen.run.energy_ratio import HIGH, LOW, UNCOUNTED, energy_of, energy_shares
 
 
@@ -39,3 +40,9 @@ def test_shares():
 def test_nothing_takes_nothing():
     shares, totals = energy_shares([layer(slots=0, useful=0, idle_pixels=0, idle_lanes=0, dram_bytes=0)], 32)
     assert (shares, totals) == ([[0, 0]], [0, 0])
+
+
+@pytest.mark.parametrize("value, text", [
+    (0, "0"), (0.0123, "0.012"), (38.7, "39"), (1083, "1,100"), (1_234_567, "1,200,000"), (99.9, "100")])
+def test_two_digits(value: float, text: str):
+    assert _rounded(value) == text
