@@ -162,7 +162,9 @@ def test_what_else_reads_it(rng: Rng) -> None:
     y = b.node("Add", b.node("Mul", repeated, b.constant(np.float32(3))), b.node("Sigmoid", repeated))
     model = b.model(linear(b, y, CHANNELS, 8), rank=3)
     x = rng.normal(size=(2, TOKENS, CHANNELS)).astype(np.float32)
-    np.testing.assert_allclose(outputs_of(prepare(model), x), outputs_of(model, x), rtol=0, atol=1e-5)
+    prepared = prepare(model)
+    np.testing.assert_allclose(outputs_of(prepared, x), outputs_of(model, x), rtol=0, atol=1e-5)
+    assert [node.op_type for node in prepared.graph.node].count("Expand") == 1
 
 
 @pytest.mark.parametrize("left", [False, True])
