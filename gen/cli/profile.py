@@ -221,9 +221,10 @@ def show(profile: dict[str, Any], board: str) -> None:
 
     low, high = total["energy_macs"]
     without = {layer["mode"] for layer in profile["layers"]} & set(UNCOUNTED)
-    console.print(f"energy: as {_rounded(low / 1e6)} to {_rounded(high / 1e6)} M multiplications of 8 bits, if a byte "
-                  f"of memory is worth {_rounded(LOW.memory_byte)} to {_rounded(HIGH.memory_byte)} of them: for "
-                  f"ratios, no watts (docs/energy.md){_without(without)}")
+    of_batch = " of the batch" if total["batch"] > 1 else ""
+    console.print(f"energy{of_batch}: as {_rounded(low / 1e6)} to {_rounded(high / 1e6)} M multiplications of 8 bits, "
+                  f"if a byte of memory is worth {_rounded(LOW.memory_byte)} to {_rounded(HIGH.memory_byte)} of them: "
+                  f"for ratios, no watts (docs/energy.md){_without(without)}")
     clock = Clock(profile["clock_mhz"], profile["clock"])
     console.print(f"{total['macs']:,} MACs; {total['fps']:,.0f} inferences a second at {clock}"
                   f"{'' if clock.basis == 'given' else f' ({board})'}", soft_wrap=True)

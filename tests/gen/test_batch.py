@@ -187,6 +187,7 @@ def test_a_program_of_a_batch(model: str, samples: str, capsys: pytest.CaptureFi
     assert main(["profile", str(path), "--json"]) == 0
     total = json.loads(capsys.readouterr().out)["total"]
     assert (total["cycles"], total["batch"]) == (speed["cycles"], 3)
+    assert main(["profile", str(path)]) == 0 and "energy of the batch: as " in capsys.readouterr().out
     assert main(["run", str(path), "--input", samples, "--limit", "5", "--target", "functional", "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert (found["samples"], found["mismatches"]) == (5, 0)
