@@ -17,7 +17,7 @@ from gen.cli.common import add_json_option, console, counter, messages, print_js
 from gen.cli.compile import add_batch_option, add_compiler_options
 from gen.cli.detection import add_detection_options, chosen_judge, precision_dict
 from gen.cli.errors import FAILED, CommandError, UsageError
-from gen.cli.machine import add_machine_options, chosen_board, open_given, require_single
+from gen.cli.machine import add_machine_options, chosen_board, machine_given, open_given, require_single
 from gen.cli.memory import IDEAL, add_memory_option, chosen_memory
 from gen.files.write import require_writable, write_file
 from gen.name import speaker
@@ -167,6 +167,8 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.counters:
         require_single(application, arguments.model)
     from gen.run.inputs import read_samples
+    from gen.run.workload import is_program
+    from npudriver import DeviceError
 
     samples = read_samples(arguments.input, application.inputs, limit=arguments.limit,
                            change_by=changes_of(arguments)[arguments.input]).judged_by(judge)
@@ -180,8 +182,14 @@ def run(arguments: argparse.Namespace) -> int:
     if any(arguments.stream_shift) and application.batch > 1:
         raise UsageError("--stream-shift does not go with a batch: its samples are computed at once",
                          code="option-conflict")
-    result = execute(application, samples, arguments.target, _bus(arguments, application), arguments.stream_shift,
-                     arguments.waves, counting=bool(arguments.counters))
+    try:
+        result = execute(application, samples, arguments.target, _bus(arguments, application), arguments.stream_shift,
+                         arguments.waves, counting=bool(arguments.counters))
+    except DeviceError as error:
+        if error.code != "other-device" or machine_given(arguments) or is_program(arguments.model):
+            raise
+        raise CommandError.of(error, f"{error}; nothing said what the machine is, so its units were chosen for the "
+                                     "model: give --config of the one that is built") from None
     if arguments.waves:
         _write_save_files(arguments.waves, application)
     if arguments.output:

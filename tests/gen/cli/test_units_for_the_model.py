@@ -16,6 +16,7 @@ from gen.explore import choice
 from gen.program.file import ProgramFile
 from gen.program.program import Program
 from gen.run import calibration
+from npudriver import DeviceError
 from tests.gen.cli.calls import error_line
 from tests.gen.cli.gated import gated
 
@@ -87,6 +88,21 @@ def test_where_none_can_be_chosen(capsys: pytest.CaptureFixture):
     Path("broken.onnx").write_bytes(b"no model")
     assert "broken.onnx" in error_line(capsys, 1, "compile", "broken.onnx", "-o", "b.npu")
     assert "none.npz: No such file" in error_line(capsys, 1, "run", "m.onnx", "--input", "none.npz")
+
+
+def test_a_device_is_another_machine(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture):
+    """Where nothing said what the machine is the message says how."""
+    def other(*_: object, **__: object) -> None:
+        raise DeviceError("the device is another one", code="other-device", register="config", found=1, expected=2)
+
+    monkeypatch.setattr("gen.run.targets.open_device", other)
+    gated("Relu")
+    run = ["run", "m.onnx", "--input", "x.npz", "--target", "board:functional"]
+    assert main(run) == 1
+    assert "so its units were chosen for the model: give --config of the one that is built [other-device]" in (
+        capsys.readouterr().err)
+    assert error_line(capsys, 1, *run, "--macs", "16", "--features", "table").strip().endswith(
+        "the device is another one [other-device]")
 
 
 @pytest.mark.slow
