@@ -124,10 +124,17 @@ class Quotients(Rewriting):
         """Whether a value is a product of two activations, scaled, bounded and masked, perhaps in another shape: its
         rows are channels.
         """
-        node = self._makers.get(name)
-        while node is not None and node.op_type in ("Mul", "Div", "Add", "Sub", "Tanh", "Reshape"):
-            node = next((self._makers[name] for name in node.input if name in self._makers), None)
-        return node is not None and node.op_type == "MatMul" and node.input[1] not in self._constants
+        seen, waiting = set[str](), [name]
+        while waiting:
+            node = self._makers.get(waiting.pop())
+            if node is None or node.output[0] in seen:
+                continue
+            if node.op_type == "MatMul" and node.input[1] not in self._constants:
+                return True
+            if node.op_type in ("Mul", "Div", "Add", "Sub", "Tanh", "Reshape"):
+                seen.add(node.output[0])
+                waiting += node.input
+        return False
 
     def _axes(self, node: NodeProto) -> list[int]:
         if len(node.input) > 1 and (axes := self._number(node.input[1])) is not None:

@@ -133,3 +133,15 @@ def test_a_divisor_that_is_kept_from_zero_stays_float(rng: Rng):
     assert not any(name.startswith(guarded) for node in found.graph.node if node.op_type == "QuantizeLinear"
                    for name in node.input)
     assert np.isfinite(outputs_of(found, np.zeros((1, 3, 6, 6), np.float32))).all()
+
+
+@pytest.mark.parametrize("first", [False, True])
+def test_masked_scores_of_one_head(first: bool, rng: np.random.Generator) -> None:
+    """They are no map either, whichever operand the mask is."""
+    b = FloatBuilder(rng, [1, 1, 8, 8])
+    scores = b.node("MatMul", "x", b.node("Transpose", "x", perm=[0, 1, 3, 2]))
+    mask = b.node("Mul", b.node("ReduceMean", "x", axes=[2], keepdims=1), b.constant(np.float32(-100)))
+    shares = b.node("Softmax", b.node("Add", *((mask, scores) if first else (scores, mask))), axis=-1)
+    model = b.model(b.node("MatMul", b.node("MatMul", shares, "x"), b.weights(8, 8)))
+    operators = {node.op_type for node in prepare(model).graph.node}
+    assert "Softmax" in operators and "Exp" not in operators
