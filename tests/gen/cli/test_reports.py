@@ -16,8 +16,8 @@ from gen.program.file import load_program
 def test_profile_of_the_time_model(model: str, tmp_path: Path, capsys: pytest.CaptureFixture):
     assert main(["profile", model, "--macs", "64", "--clock", "100", "-o", "out", "--json"]) == 0
     profile = json.loads(capsys.readouterr().out)
-    assert set(profile) == {"memory", "clock_mhz", "clock", "macs", "total", "layers", "host"}
-    assert profile["macs"] == 64 and profile["host"] is None
+    assert set(profile) == {"memory", "features", "clock_mhz", "clock", "macs", "total", "layers", "host"}
+    assert (profile["macs"], profile["features"]) == (64, []) and profile["host"] is None
     split = {"useful", "idle_pixels", "idle_lanes", "stalls"}
     assert set(profile["total"]) == {"cycles", "macs", "utilisation", "fps", "dram_bytes", "batch",
                                      "cycles_per_sample", "slots_per_mac", "slots_per_lane_mac",
