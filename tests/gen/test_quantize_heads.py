@@ -184,3 +184,14 @@ def test_shapes(shape: tuple[int | str, ...], of_heads: tuple[int, ...], left: b
     np.testing.assert_allclose(found, expected, rtol=0, atol=1e-4)
     assert found.shape == expected.shape
     assert (len(prepared.graph.node) > 1) is ("N" in shape)
+
+
+@pytest.mark.parametrize("shape", [(8, SIZE), (1, 8, SIZE)])
+def test_a_matrix_in_front_is_one_of_weights(shape: tuple[int, ...], rng: Rng) -> None:
+    b = FloatBuilder(rng, ["N", SIZE, TOKENS])
+    model = b.model(b.node("MatMul", b.constant(rng.normal(size=shape)), "x"))
+    prepared = prepare(model)
+    (product,) = (node for node in prepared.graph.node if node.op_type == "MatMul")
+    assert product.input[1] in {tensor.name for tensor in prepared.graph.initializer}
+    x = rng.normal(size=(2, SIZE, TOKENS)).astype(np.float32)
+    np.testing.assert_allclose(outputs_of(prepared, x), outputs_of(model, x), rtol=0, atol=1e-5)
