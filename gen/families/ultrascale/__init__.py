@@ -40,7 +40,7 @@ FAMILY = Family(
                   addend=0.73, addend_setup=0.69, addend_output=0.92),
     block_ram=BLOCK_RAM, fabric=REFERENCE_FABRIC,
     measured=("zu3eg:64:fusion,gather", "zu3eg:256:fusion,gather,binary,winograd", "zu3eg:512",
-              "zu3eg:512::dense", "zu3eg:512:depthwise,gather:dense"),
+              "zu3eg:512::dense", "zu3eg:512:depthwise,gather:dense", "zcu102:1024:depthwise,gather:dense"),
     measured_ports=(256,),
     project=PROJECT, fusesoc=FUSESOC,
 )
