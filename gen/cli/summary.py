@@ -15,6 +15,8 @@ __all__ = ["helpful_units", "say_accuracy", "say_speed", "say_work", "speed_of",
 
 #: The share of the time from which on lanes without work, and layers of no node of the model, are worth a word.
 _MUCH, _SOME = 0.2, 0.05
+#: Multiplications issued for each of the model's from which on they are worth a word.
+_MANY_SLOTS = 1.2
 #: Instructions of a program that takes few seconds to be timed on another machine.
 _QUICK = 50_000
 
@@ -93,9 +95,10 @@ def say_speed(speed: dict[str, Any], board: str, *, choosable: bool, helpful: Se
     messages.print(f"speed: {speed['cycles']:,} cycles by the time model{batch}, "
                    f"{100 * speed['utilisation']:.0f} % of the multipliers: {speed['fps']:,.0f} inferences a second of "
                    f"the accelerator at {speed['clock']} ({board})", soft_wrap=True)
-    if speed["slots_per_mac"] is not None:
-        messages.print(f"multiplier slots issued for each multiplication of the model: {speed['slots_per_mac']:.2f}, "
-                       f"{speed['slots_per_lane_mac']:.2f} with channels rounded up to lanes", soft_wrap=True)
+    if (speed["slots_per_mac"] or 0) > _MANY_SLOTS:
+        messages.print(f"{speed['slots_per_mac']:.2f} multiplications are issued for each of the model's, "
+                       f"{speed['slots_per_lane_mac']:.2f} with channels rounded up to lanes; `profile` has each "
+                       "layer's", soft_wrap=True)
     added = speed["added"] / speed["cycles"]
     if added > _SOME:
         messages.print(f"{100 * added:.0f} % of the cycles are layers that the compiler adds to move values, repeat "
