@@ -69,7 +69,7 @@ def run(arguments: argparse.Namespace) -> None:
     refuse_to_replace(arguments.output, arguments.model, arguments.input, arguments.calibrate, arguments.config)
     from gen.deploy.c_model import write_c_package
     from gen.deploy.c_states import parse_states
-    from gen.deploy.hardware import CONFIG_FILE, hardware_files
+    from gen.deploy.hardware import CONFIG_FILE, hardware_files, require_build
     from gen.deploy.package import require_free, runs_whole, write_package
     from gen.run.inputs import arbitrary_samples, random_samples, read_samples
     from gen.run.workload import Workload, is_program
@@ -86,6 +86,7 @@ def run(arguments: argparse.Namespace) -> None:
     except FileExistsError as error:
         raise UsageError(f"-o {error.filename}: {error.strerror}") from None
     if arguments.hardware is not None and not machine_given(arguments) and not is_program(arguments.model):
+        require_build(arguments.hardware)
         arguments.config = arguments.hardware / CONFIG_FILE
     application = open_given(arguments, arguments.model, samples=arguments.input)
     require_single(application, arguments.model)

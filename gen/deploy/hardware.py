@@ -8,7 +8,7 @@ from cores.config import ConfigError, NpuConfig
 from cores.errors import NpugenError
 from gen.files.read import read_file, reason
 
-__all__ = ["CONFIG_FILE", "PYNQ_OVERLAY", "HardwareError", "hardware_files"]
+__all__ = ["CONFIG_FILE", "PYNQ_OVERLAY", "HardwareError", "hardware_files", "require_build"]
 
 #: Where a build has its machine.
 CONFIG_FILE = "config.json"
@@ -47,13 +47,18 @@ def hardware_files(folder: Path, board: Board, config: NpuConfig) -> dict[str, b
     return found | {path.name: read_file(path) for path in bitstreams}
 
 
-def _require_same(folder: Path, board: Board, config: NpuConfig) -> None:
-    """Raises HardwareError for the build of another machine, or for another board."""
+def require_build(folder: Path) -> tuple[str, NpuConfig]:
+    """The board and the machine that the build in ``folder`` is of. Raises HardwareError."""
     try:
         name = json.loads(read_file(folder / "manifest.json", _MAX_MANIFEST))["board"]
-        built = NpuConfig.from_json(read_file(folder / CONFIG_FILE, _MAX_MANIFEST).decode())
+        return name, NpuConfig.from_json(read_file(folder / CONFIG_FILE, _MAX_MANIFEST).decode())
     except (OSError, ValueError, KeyError, TypeError, RecursionError, ConfigError) as error:
         raise HardwareError(f"{folder}: is no build, or damaged ({reason(error)})") from None
+
+
+def _require_same(folder: Path, board: Board, config: NpuConfig) -> None:
+    """Raises HardwareError for the build of another machine, or for another board."""
+    name, built = require_build(folder)
     if name != board.name:
         raise HardwareError(f"{folder}: was built for the board {name}, not for {board.name}")
     if built.digest != config.digest:

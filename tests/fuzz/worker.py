@@ -30,7 +30,8 @@ import npudriver.__main__ as driver  # noqa: E402
 from boards.registry import BOARDS  # noqa: E402
 from cores.config import ConfigError, NpuConfig  # noqa: E402
 from gen.cli import main  # noqa: E402
-from gen.families.registry import get_family
+from gen.explore.ledger import Ledger  # noqa: E402
+from gen.families.registry import get_family  # noqa: E402
 from gen.hw.export import DESCRIPTIONS  # noqa: E402
 from npudriver.bringup import BRINGUP  # noqa: E402
 from sim.devices import FunctionalBackend  # noqa: E402
@@ -67,6 +68,7 @@ class Watch:
 
     def __init__(self, folder: Path) -> None:
         self.folder = os.path.realpath(folder)
+        self.kept = os.path.realpath(Ledger.default_folder())   # what a choice of units has measured
         self.seen: list[str] = []
         self.watching, self.programs = False, False     # programs: other programs may be started
         sys.addaudithook(self._event)
@@ -88,7 +90,7 @@ class Watch:
         if isinstance(path, int):
             return
         real = os.path.realpath(os.fsdecode(path))
-        if real not in _WRITTEN_IN_VAIN and not (real + os.sep).startswith(self.folder + os.sep):
+        if real not in _WRITTEN_IN_VAIN and not (real + os.sep).startswith((self.folder + os.sep, self.kept + os.sep)):
             self.seen.append(f"{event} {real}")
 
 

@@ -148,7 +148,7 @@ def test_what_is_read_as_integers_stays(rng: Rng, tmp_path: Path) -> None:
     """Where an output, or another node, has the integers or their scale, they have to be made."""
     b = FloatBuilder(rng, ["n", 16])
     model = _running(b.model(b.node("MatMul", "x", b.weights(16, 4))), tmp_path)
-    assert quantised_node(model) is None and len(list(of_running(model.graph))) == 2
+    assert quantised_node(model) is None and len(list(of_running(model))) == 2
     scale = next(node for node in model.graph.node if node.op_type == "DynamicQuantizeLinear").output[1]
     model.graph.output.append(helper.make_tensor_value_info(scale, TensorProto.FLOAT, []))
     assert undo_running(model) is model

@@ -20,7 +20,10 @@ class WindowOrder(PixelOrder):
     a row the counter goes on after the lower one's last word.
     """
 
-    PORTS = {"maximum": In(1), "row_words": In(field_shape(Opcode.STORE_MAXIMUM, "row_words"))}
+    PORTS = {
+        "maximum": In(1),       # the second turn of a column is that of the row below it
+        "row_words": In(field_shape(Opcode.STORE_MAXIMUM, "row_words")),    # from a row to the one below it
+    }
 
     def connect(self, chain: Any, pixels: Any) -> list[Any]:
         return [pixels.maximum.eq(chain.maximum), pixels.row_words.eq(chain.maximum_word.row_words)]
