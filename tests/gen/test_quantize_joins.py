@@ -7,6 +7,8 @@ import onnx
 import pytest
 
 from gen.check.compare import compare
+from gen.onnx.importer import load_model
+from gen.onnx.machine import Machine
 from gen.quantize.joins import balance_joins
 from gen.quantize.options import QuantizeOptions
 from gen.quantize.prepare import prepare
@@ -33,22 +35,25 @@ def network(rng: np.random.Generator, size: float, weight: float, *, pooled: boo
 
 
 @pytest.mark.parametrize("pooled", [False, True])
-def test_a_small_part_that_matters(pooled: bool, rng: np.random.Generator, tmp_path: Path,
-                                   monkeypatch: pytest.MonkeyPatch) -> None:
-    """It keeps its steps. How much that gains is chance: 1.2 to 11 dB, of random weights."""
+def test_a_small_part_that_matters(pooled: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It keeps its steps, at no further layer. Of one network: what that gains, and whether a scale takes a layer of
+    its own, is chance of the weights.
+    """
+    rng = np.random.default_rng(0)
     model, x = network(rng, 0.01, 100, pooled=pooled), rng.normal(size=(20, 3, 8, 8)).astype(np.float32)
     exact = outputs_of(model, x)
 
-    def quality() -> float:
+    def quality() -> tuple[float, int]:
         found = quantized(model, x)
         onnx.save(found.model, tmp_path / "q.onnx")
         assert compare(tmp_path / "q.onnx", {"x": x[:2]}).largest <= 1
-        return float(10 * np.log10((exact ** 2).sum() / ((exact - outputs_of(found.model, x)) ** 2).sum()))
+        layers = load_model(tmp_path / "q.onnx", machine=Machine.complete()).graph.layers
+        return float(10 * np.log10((exact ** 2).sum() / ((exact - outputs_of(found.model, x)) ** 2).sum())), len(layers)
 
     after = quality()
     monkeypatch.setattr("gen.quantize.quantize.balance_joins", lambda model, samples, options: (model, {}))
     before = quality()
-    assert after > before + 0.5
+    assert after[0] > before[0] + 3 and after[1] <= before[1]
 
 
 def test_the_function_is_the_same(rng: np.random.Generator) -> None:
