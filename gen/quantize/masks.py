@@ -5,7 +5,7 @@ puts a key so far below the lowest score that its share is nothing still. A Wher
 of scores is the sum. A mask that an input of the model makes gives the scores it leaves their range, too.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from math import prod
 
 import numpy as np
@@ -112,21 +112,25 @@ def _add_choices(index: GraphIndex) -> None:
 
 def _bound_choices(index: GraphIndex) -> None:
     """`_LOWEST` in the place of lower numbers of Wheres that make masks of what inputs say, for sums alone."""
-    read = _of_softmax(index.model)
-    # What is read by such sums alone, or by what arranges it for them: from the last nodes to the first.
-    masks = set[str]()
-    for node in reversed(index.graph.node):
-        for name in node.output:
-            found = [reader for reader in index.readers[name] if reader.op_type != "Shape"]
-            if found and name not in index.outputs and all(
-                    reader.op_type == "Add" and reader.output[0] in read
-                    or reader.op_type in _ARRANGING and reader.output[0] in masks for reader in found):
-                masks.add(name)
+    masks = _for_sums(index, _of_softmax(index.model))
     for node in index.graph.node:
         for place, name in enumerate(node.input) if node.op_type == "Where" and node.output[0] in masks else ():
             number = index.number(name) if place else None
             if number is not None and number.dtype == np.float32 and number.min(initial=0) < _LOWEST:
                 node.input[place] = index.constant(f"{node.name}/mask", np.maximum(number, np.float32(_LOWEST)))
+
+
+def _for_sums(index: GraphIndex, sums: Collection[str]) -> set[str]:
+    """Values that nothing reads but these sums, and what arranges them for these."""
+    masks = set[str]()
+    inputs = [value.name for value in index.graph.input]
+    for name in (*(name for node in reversed(index.graph.node) for name in node.output), *inputs):
+        found = [reader for reader in index.readers[name] if reader.op_type != "Shape"]
+        if found and name not in index.outputs and all(
+                reader.op_type == "Add" and reader.output[0] in sums
+                or reader.op_type in _ARRANGING and reader.output[0] in masks for reader in found):
+            masks.add(name)
+    return masks
 
 
 def bound_masks(model: onnx.ModelProto, found: Mapping[str, tuple[float, float]]) -> dict[str, tuple[float, float]]:
@@ -150,6 +154,7 @@ def bound_masks(model: onnx.ModelProto, found: Mapping[str, tuple[float, float]]
 def _of_choices(model: onnx.ModelProto, found: Mapping[str, tuple[float, float]]) -> dict[str, tuple[float, float]]:
     """Of scores to which a mask that is no constant is added, or in whose place it puts numbers."""
     index = GraphIndex(model)
+    alone = _for_sums(index, {node.input[0] for node in model.graph.node if node.op_type == "Softmax"})
     ranges: dict[str, tuple[float, float]] = {}
     for softmax in model.graph.node:
         node = index.made(softmax.input[0], "Add", "Where") if softmax.op_type == "Softmax" else None
@@ -162,17 +167,16 @@ def _of_choices(model: onnx.ModelProto, found: Mapping[str, tuple[float, float]]
         high = max(high, low + _RANGE)
         ranges |= {known[0]: (low, high), node.output[0]: (low - _BELOW, high)}
         masks = (name for name in node.input if name != known[0] and node.op_type == "Add")
-        for name in (each for mask in masks for each in _picked_from(index, mask) if each in found):
+        for name in (each for mask in masks for each in _picked_from(index, mask, alone) if each in found):
             # Several sums may read it.
             ranges[name] = (min(low - _BELOW - high, ranges.get(name, (0.0, 0.0))[0]), max(found[name][1], 0.0))
     return ranges
 
 
-def _picked_from(index: GraphIndex, name: str) -> Iterator[str]:
-    """A value, and those that it has the numbers of, of which nothing else reads any."""
+def _picked_from(index: GraphIndex, name: str, alone: Collection[str]) -> Iterator[str]:
+    """A value, and those of ``alone`` that it has the numbers of."""
     yield name
-    while (maker := index.made(name, *_ARRANGING)) is not None and (
-            {maker.op_type} == {reader.op_type for reader in index.readers[maker.input[0]]}):
+    while (maker := index.made(name, *_ARRANGING)) is not None and maker.input[0] in alone:
         name = maker.input[0]
         yield name
 

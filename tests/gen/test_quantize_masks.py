@@ -95,6 +95,27 @@ def test_given(form: str, shape: tuple[int, ...], batch: int | str, rng: np.rand
     assert compare_model(load_model(tmp_path / "masked.onnx", machine=machine), samples).largest <= 2
 
 
+def test_given_for_others_too(rng: np.random.Generator) -> None:
+    """A mask that is repeated for scores, and for a layer that needs all of its range."""
+    b = FloatBuilder(rng, [1, TOKENS, WIDTH], opset=17)
+    repeated, other = (b.node("Expand", "mask", b.constant(np.array([1, count, TOKENS, TOKENS])))
+                       for count in (HEADS, 3))
+    outputs = [b.node("MatMul", attended(b, "x", repeated), b.weights(WIDTH, 12), name="y"),
+               b.node("MatMul", b.node("Reshape", other, b.constant(np.array([1, 3 * TOKENS, TOKENS]))),
+                      b.weights(TOKENS, 7), name="z")]
+    values = [onnx.helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, [1, *dims]) for name, dims in (
+        ("x", (TOKENS, WIDTH)), ("mask", (1, TOKENS, TOKENS)), ("y", (TOKENS, 12)), ("z", (3 * TOKENS, 7)))]
+    graph = onnx.helper.make_graph(b.nodes, "masked", values[:2], values[2:], b.constants)
+    model = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 17)], ir_version=8)
+    samples = {"x": rng.normal(size=(4, TOKENS, WIDTH)).astype(np.float32)}
+    samples["mask"] = np.repeat(np.triu(np.full((1, 1, TOKENS, TOKENS), np.float32(-1e4)), 1), 4, axis=0)
+    made = quantize(model, samples, QuantizeOptions(method="minmax")).model
+    for place in range(len(outputs)):
+        expected, found = (onnxruntime.InferenceSession(each.SerializeToString()).run(None, {
+            name: array[:1] for name, array in samples.items()})[place] for each in (model, made))
+        assert ((found - expected)**2).sum() < 0.01 * (expected**2).sum()
+
+
 @pytest.mark.parametrize("given", [False, True], ids=("constant", "input"))
 @pytest.mark.parametrize("seen", [False, True])
 def test_chosen(seen: bool, given: bool, rng: np.random.Generator) -> None:
