@@ -64,9 +64,10 @@ check: lint
 test: $(STAMP)
 	@$(PYTEST)
 
-# Also the tests marked `full` and those that need PyTorch or Jupyter, with a new seed; with COVERAGE=1 as `coverage` does.
+# Also the tests marked `full` and those that need PyTorch or Jupyter, with a new seed: hours. A run that is stopped, or
+# has failures, goes on where it was, for the same sources. With COVERAGE=1 all of them, as `coverage` does.
 test-full: $(TRAINS)
-	@NPUGEN_SEED=$${NPUGEN_SEED:-random} $(PYTEST) --full $(if $(COVERAGE),$(MEASURED))
+	@NPUGEN_SEED=$${NPUGEN_SEED:-random} $(PYTEST) --full $(if $(COVERAGE),$(MEASURED),--resume)
 
 MEASURED = --cov --cov-report=term:skip-covered --cov-report=html
 

@@ -1,4 +1,4 @@
-"""What all tests share: the folder of real models, the seed, and which tests a run has (`tests.costs`)."""
+"""What all tests share: the folder of real models, the seed, and which tests a run has (also `costs` and `resume`)."""
 
 import gc
 import os
@@ -20,6 +20,7 @@ import numpy as np  # noqa: E402
 import pytest  # noqa: E402
 
 from tests.costs import Guard, for_check, mark_by_cost  # noqa: E402
+from tests.resume import Resume, earlier_seed  # noqa: E402
 
 #: Seed of a run that asks for none, so that two runs of `make test` test the same. `make test-full` draws a new one.
 DEFAULT_SEED = 20
@@ -32,16 +33,23 @@ def pytest_addoption(parser: pytest.Parser) -> None:
                      help="run the tests marked `full` too (minutes to hours)")
     parser.addoption("--check", action="store_true",
                      help="only tests that no marker calls expensive, a few cases of each (make check)")
+    parser.addoption("--resume", action="store_true",
+                     help="without the tests that passed in earlier runs of the same sources and seed, until a run of "
+                          "all tests has passed (make test-full)")
 
 
 def pytest_configure(config: pytest.Config) -> None:
     # In the environment, so that pytest-xdist's workers and simulator processes have the same seed.
     if os.environ.get("NPUGEN_SEED", "") in ("", "random"):
         draw = os.environ.get("NPUGEN_SEED") == "random"
-        os.environ["NPUGEN_SEED"] = str(int.from_bytes(os.urandom(4), "little") if draw else DEFAULT_SEED)
+        begun = earlier_seed() if draw and config.getoption("--resume") else None
+        drawn = int.from_bytes(os.urandom(4), "little") if begun is None else begun
+        os.environ["NPUGEN_SEED"] = str(drawn if draw else DEFAULT_SEED)
     if not config.getoption("--full"):      # most simulations are done before optimising them would pay
         os.environ.setdefault("NPUGEN_RTL_QUICK", "1")
     config.pluginmanager.register(Guard())
+    if config.getoption("--resume"):
+        config.pluginmanager.register(Resume(config, int(os.environ["NPUGEN_SEED"])))
 
 
 def pytest_report_header(config: pytest.Config) -> str:

@@ -1,0 +1,89 @@
+"""Long runs of the tests go on where an earlier one of the same sources ended: ``--resume``, as in `make test-full`.
+
+Tests that passed are kept line by line in build/tests, with the seconds that they took, a file for each state of the
+sources and each seed. A run that comes to its end without a failure closes its file: the next begins anew.
+"""
+
+import hashlib
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from sim.folders import cache_folder
+
+__all__ = ["Resume", "earlier_seed", "sources_state"]
+
+_ROOT = Path(__file__).resolve().parents[1]
+#: What decides whether a test passes.
+_SOURCES = ("boards", "cores", "docs", "examples", "gen", "npudriver", "npugen", "sim", "tests", "Makefile",
+            "README.md", "pyproject.toml")
+#: End of the name of a file of a run that has ended, and of one that has not.
+_WHOLE, _BEGUN = ".whole.jsonl", ".begun.jsonl"
+
+
+def sources_state() -> str:
+    """Changes with all that is tested, and with the tests; 16 hexadecimal digits."""
+    digest = hashlib.sha256()
+    for place in _SOURCES:
+        for path in sorted(path for path in [_ROOT / place, *(_ROOT / place).rglob("*")] if path.is_file()):
+            if "__pycache__" not in path.parts:
+                digest.update(f"{path.relative_to(_ROOT)}\0".encode() + path.read_bytes())
+    return digest.hexdigest()[:16]
+
+
+def earlier_seed() -> int | None:
+    """Seed of the latest run of these sources that has not ended; None if there is none."""
+    files = (cache_folder() / "tests").glob(f"{sources_state()}-*{_BEGUN}")
+    begun = sorted(files, key=lambda path: path.stat().st_mtime)
+    return int(begun[-1].name.removesuffix(_BEGUN).partition("-")[2]) if begun else None
+
+
+class Resume:
+    """The plugin: of a run in one process, and of the controller and the workers of one in several."""
+
+    def __init__(self, config: pytest.Config, seed: int) -> None:
+        self._worker = hasattr(config, "workerinput")
+        self._path = cache_folder() / "tests" / f"{sources_state()}-{seed}{_BEGUN}"
+        self._seconds: dict[str, float] = {}
+        self._earlier = frozenset(config.workerinput["passed"] if self._worker else self._kept())
+
+    def _kept(self) -> Iterator[str]:
+        lines = self._path.read_text().split("\n")[:-1] if self._path.is_file() else ()     # the last one may be cut
+        yield from (json.loads(line)["test"] for line in lines)
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_configure_node(self, node) -> None:
+        node.workerinput["passed"] = sorted(self._earlier)
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_collection_modifyitems(self, config: pytest.Config, items: list[pytest.Item]) -> None:
+        done = [item for item in items if item.nodeid in self._earlier]
+        config.hook.pytest_deselected(items=done)
+        items[:] = [item for item in items if item.nodeid not in self._earlier]
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        if self._worker:
+            return
+        if report.when == "setup" or report.outcome != "passed":
+            self._seconds.pop(report.nodeid, None)
+        if report.outcome == "passed" and (report.when == "setup" or report.nodeid in self._seconds):
+            self._seconds[report.nodeid] = self._seconds.get(report.nodeid, 0.0) + report.duration
+            if report.when == "teardown":
+                self._keep(report.nodeid)
+
+    def _keep(self, test: str) -> None:
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        with self._path.open("a") as file:
+            print(json.dumps({"test": test, "seconds": round(self._seconds.pop(test), 3)}), file=file)
+
+    def pytest_terminal_summary(self, terminalreporter) -> None:
+        if self._earlier:
+            terminalreporter.write_line(f"{len(self._earlier):,} more tests passed in earlier runs of these sources: "
+                                        f"{self._path.name}, until all have passed")
+
+    def pytest_sessionfinish(self, exitstatus: int) -> None:
+        if not self._worker and exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED) \
+                and self._path.is_file():
+            self._path.replace(self._path.with_name(self._path.name.removesuffix(_BEGUN) + _WHOLE))
