@@ -111,13 +111,30 @@ def _add_choices(index: GraphIndex) -> None:
 
 
 def _bound_choices(index: GraphIndex) -> None:
-    """`_LOWEST` in the place of lower numbers of Wheres that make masks of what inputs say, for sums alone."""
-    masks = _for_sums(index, _of_softmax(index.model))
+    """`_LOWEST` in the place of lower numbers of Wheres that make masks of what inputs say, for sums alone: these read
+    one of their own where anything else reads a Where, too.
+    """
+    sums = _of_softmax(index.model)
+    masks, nodes = _for_sums(index, sums), list[NodeProto]()
     for node in index.graph.node:
-        for place, name in enumerate(node.input) if node.op_type == "Where" and node.output[0] in masks else ():
-            number = index.number(name) if place else None
-            if number is not None and number.dtype == np.float32 and number.min(initial=0) < _LOWEST:
-                node.input[place] = index.constant(f"{node.name}/mask", np.maximum(number, np.float32(_LOWEST)))
+        nodes.append(node)
+        numbers = {place: number for place, name in enumerate(node.input) if node.op_type == "Where" and place
+                   and (number := index.number(name)) is not None and number.dtype == np.float32
+                   and number.min(initial=0) < _LOWEST}
+        readers = [reader for reader in index.readers[node.output[0]] if _serves(reader, sums, masks)]
+        if not numbers or not readers:
+            continue
+        if node.output[0] not in masks:
+            own = NodeProto()
+            own.CopyFrom(node)
+            own.name = own.output[0] = index.name(f"{node.name or node.output[0]}/mask")
+            for reader in readers:
+                reader.input[:] = [own.output[0] if name == node.output[0] else name for name in reader.input]
+            nodes.append(node := own)
+        for place, number in numbers.items():
+            node.input[place] = index.constant(f"{node.name}/mask", np.maximum(number, np.float32(_LOWEST)))
+    del index.graph.node[:]
+    index.graph.node.extend(nodes)
 
 
 def _for_sums(index: GraphIndex, sums: Collection[str]) -> set[str]:
@@ -126,11 +143,14 @@ def _for_sums(index: GraphIndex, sums: Collection[str]) -> set[str]:
     inputs = [value.name for value in index.graph.input]
     for name in (*(name for node in reversed(index.graph.node) for name in node.output), *inputs):
         found = [reader for reader in index.readers[name] if reader.op_type != "Shape"]
-        if found and name not in index.outputs and all(
-                reader.op_type == "Add" and reader.output[0] in sums
-                or reader.op_type in _ARRANGING and reader.output[0] in masks for reader in found):
+        if found and name not in index.outputs and all(_serves(reader, sums, masks) for reader in found):
             masks.add(name)
     return masks
+
+
+def _serves(reader: NodeProto, sums: Collection[str], masks: Collection[str]) -> bool:
+    """Whether a node is one of these sums, or arranges a value for them."""
+    return reader.output[0] in (sums if reader.op_type == "Add" else masks if reader.op_type in _ARRANGING else ())
 
 
 def bound_masks(model: onnx.ModelProto, found: Mapping[str, tuple[float, float]]) -> dict[str, tuple[float, float]]:

@@ -116,6 +116,26 @@ def test_given_for_others_too(rng: np.random.Generator) -> None:
         assert ((found - expected)**2).sum() < 0.01 * (expected**2).sum()
 
 
+def test_given_and_a_result(rng: np.random.Generator) -> None:
+    """A mask with infinite numbers that is an output of the model, too, stays as it is."""
+    b = FloatBuilder(rng, [1, TOKENS, WIDTH], opset=17)
+    mask = b.node("Where", "hidden", b.constant(np.float32(-np.inf)), b.constant(np.float32(0)), name="mask")
+    y = b.node("MatMul", attended(b, "x", mask), b.weights(WIDTH, 12), name="y")
+    number = onnx.TensorProto.FLOAT
+    values = [onnx.helper.make_tensor_value_info(name, kind, [1, *dims]) for name, kind, dims in (
+        ("x", number, (TOKENS, WIDTH)), ("hidden", onnx.TensorProto.BOOL, (1, TOKENS, TOKENS)),
+        (y, number, (TOKENS, 12)), (mask, number, (1, TOKENS, TOKENS)))]
+    graph = onnx.helper.make_graph(b.nodes, "masked", values[:2], values[2:], b.constants)
+    model = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 17)], ir_version=8)
+    samples = {"x": rng.normal(size=(4, TOKENS, WIDTH)).astype(np.float32),
+               "hidden": np.repeat(~np.tri(TOKENS, dtype=bool)[None, None], 4, axis=0)}
+    made = quantize(model, samples, QuantizeOptions(method="minmax")).model
+    expected, found = (onnxruntime.InferenceSession(each.SerializeToString()).run(None, {
+        name: array[:1] for name, array in samples.items()}) for each in (model, made))
+    assert ((found[0] - expected[0])**2).sum() < 0.01 * (expected[0]**2).sum()
+    np.testing.assert_array_equal(found[1], expected[1])
+
+
 @pytest.mark.parametrize("given", [False, True], ids=("constant", "input"))
 @pytest.mark.parametrize("seen", [False, True])
 def test_chosen(seen: bool, given: bool, rng: np.random.Generator) -> None:
