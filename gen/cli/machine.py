@@ -179,11 +179,14 @@ def chosen_for(arguments: argparse.Namespace, path: Path, *, calibration: "Calib
     from gen.run.workload import is_program
 
     asked = machine_given(arguments) or arguments.winograd_mode in ("exact", "narrow") or arguments.stochastic
-    if is_program(path) if not asked else arguments.features != (_AUTO,):
+    if not asked and is_program(path):
+        return arguments
+    if asked and arguments.features != (_AUTO,):
+        _settle(arguments, calibration)
         return arguments
     chosen = argparse.Namespace(**{**vars(arguments), "model": path, "features": (_AUTO,)})
     if asked:
-        _settle(chosen)
+        _settle(chosen, calibration, samples)
         return chosen
     if samples is not None:
         require_file(samples)
@@ -197,7 +200,9 @@ def chosen_for(arguments: argparse.Namespace, path: Path, *, calibration: "Calib
 def say_not_chosen(arguments: argparse.Namespace) -> None:
     """Why `chosen_for` took the plain machine, if it had to: for a model that is good enough for the command."""
     if hasattr(arguments, "not_chosen"):
-        messages.print(f"no units are chosen for the model: {arguments.not_chosen}", soft_wrap=True)
+        board = chosen_board(arguments).name
+        messages.print(f"no units are chosen for the model, with {DEFAULT_MACS} MACs on {board}: {arguments.not_chosen}"
+                       "; the plain machine is taken, --macs, --features or --board say another", soft_wrap=True)
 
 
 def _settle(arguments: argparse.Namespace, calibration: "Calibration | None" = None, samples: Path | None = None
@@ -353,11 +358,13 @@ def say_density(asked: float | None, config: NpuConfig) -> float | None:
     return used
 
 
-def open_given(arguments: argparse.Namespace, path: Path, *, samples: Path | None = None) -> "Application":
+def open_given(arguments: argparse.Namespace, path: Path, *, samples: Path | None = None,
+               calibration: "Calibration | None" = None, again: bool = False) -> "Application":
     """The model or program at ``path``, for the machine of the options; a program brings its own if there are none.
 
     A model's tensors are all kept, so that a run compares them. What its inputs leave open, and --shape does not say,
-    is as in the arrays of ``samples``.
+    is as in the arrays of ``samples``. ``calibration``: of the ``arguments``, None to make it; ``again``: what there is
+    to say of model and machine has been said.
     """
     from gen.onnx.read import OpenShapeError
     from gen.run.application import open_application
@@ -367,7 +374,7 @@ def open_given(arguments: argparse.Namespace, path: Path, *, samples: Path | Non
     compiled = is_program(path)
     own = compiled and not machine_given(arguments)
     told = Relay()
-    calibration = chosen_calibration(arguments, told)
+    calibration = calibration or chosen_calibration(arguments, told)
     arguments = chosen_for(arguments, path, calibration=calibration, samples=samples)
     config = chosen_config(arguments)
     with status(f"reading {path.name}") as remark:
@@ -388,8 +395,12 @@ def open_given(arguments: argparse.Namespace, path: Path, *, samples: Path | Non
                 raise
             application = opened(dataclasses.replace(options, shapes=array_shapes(samples)))
         require_inputs(arguments, application.inputs)
-        missing = missing_units(application, config, chosen_board(arguments),
-                                lambda features: chosen_config(arguments, features))
+        missing = [] if again else missing_units(application, config, chosen_board(arguments),
+                                                 lambda features: chosen_config(arguments, features))
+    if again:
+        return application
+    if hasattr(arguments, "by_model"):
+        messages.print(f"the machine is built by: {_built_by(arguments)}", soft_wrap=True)
     say_not_chosen(arguments)
     say_missing(application, missing, chosen_board(arguments).name)
     say(application.remarks)

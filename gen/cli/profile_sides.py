@@ -13,9 +13,10 @@ from rich.table import Table
 from boards.board import Board
 from boards.clock import Clock
 from boards.registry import get_board
+from gen.cli.calibration import chosen_calibration
 from gen.cli.common import console, messages, print_json
 from gen.cli.errors import UsageError
-from gen.cli.machine import add_machine_options, chosen_board, described, machine_given, open_given
+from gen.cli.machine import add_machine_options, chosen_board, chosen_for, described, machine_given, open_given
 from gen.cli.memory import chosen_memory
 from gen.cli.plots import plot_files, write_plots
 from gen.files.write import write_file
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from gen.run.application import Application
+    from gen.run.calibration import Calibration
 
 __all__ = ["machine_options", "side_by_side"]
 
@@ -70,7 +72,8 @@ def side_by_side(arguments: argparse.Namespace, measure: Measure) -> None:
     for option in ("html", "density"):
         if getattr(arguments, option) is not None:
             raise UsageError(f"--{option} does not go with --on", code="option-conflict")
-    machines = [_measured(arguments, options, letter, measure)
+    calibration = chosen_calibration(arguments, lambda text: None)
+    machines = [_measured(arguments, options, letter, measure, calibration)
                 for options, letter in zip(arguments.on, _LETTERS, strict=False)]
     found = {"kept": _KEPT, "machines": [{name: value for name, value in one.items() if name != "layers"}
                                          for one in machines], "layers": _rows(machines)}
@@ -85,23 +88,28 @@ def side_by_side(arguments: argparse.Namespace, measure: Measure) -> None:
         _show(found)
 
 
-def _measured(arguments: argparse.Namespace, options: argparse.Namespace, letter: str, measure: Measure
-              ) -> dict[str, Any]:
-    """A machine: what it is, cycles and time of the model, and of each layer, as it is and pruned."""
+def _measured(arguments: argparse.Namespace, options: argparse.Namespace, letter: str, measure: Measure,
+              calibration: "Calibration | None") -> dict[str, Any]:
+    """A machine: what it is, cycles and time of the model, and of each layer, as it is and pruned.
+
+    Where its units are chosen they are for the model as it is.
+    """
     from gen.hw.clock import clock_of
 
+    machine = chosen_for(argparse.Namespace(**{**vars(arguments), **vars(options)}), arguments.model,
+                         calibration=calibration)
     sides = []
     for density in (None, _KEPT):
-        one = argparse.Namespace(**{**vars(arguments), **vars(options), "density": density})
-        application = open_given(one, arguments.model)
+        one = argparse.Namespace(**{**vars(machine), "density": density})
+        application = open_given(one, arguments.model, calibration=calibration, again=density is not None)
         program, *_ = application.programs()
         board = get_board(chosen_board(one).name)
         clock = Clock(arguments.clock, "given") if arguments.clock else clock_of(board, program.config)
         sides.append((described(program.config, board.name), clock,
                       measure(application, arguments.target, clock, chosen_memory(one))))
-    (machine, clock, whole), (_, _, pruned) = sides
+    (words, clock, whole), (_, _, pruned) = sides
     layers = [{layer["name"]: layer["cycles"] for layer in side["layers"]} for side in (whole, pruned)]
-    return {"machine": letter, "what": machine.removeprefix("machine: "), "clock_mhz": clock.mhz, "clock": clock.basis,
+    return {"machine": letter, "what": words.removeprefix("machine: "), "clock_mhz": clock.mhz, "clock": clock.basis,
             "cycles": whole["total"]["cycles"], "ms": 1000 / whole["total"]["fps"],
             "utilisation": whole["total"]["utilisation"], "pruned_cycles": pruned["total"]["cycles"],
             "layers": {name: (cycles, layers[1].get(name)) for name, cycles in layers[0].items()}}

@@ -41,6 +41,15 @@ def test_the_table(model: str, capsys: pytest.CaptureFixture):
     assert row[3] == f"{first / second:.2f}" and 0 < float(row[4]) < 100
 
 
+@pytest.mark.slow
+def test_units_are_chosen_once(model: str, capsys: pytest.CaptureFixture):
+    """For the model as it is: the pruned one is on the same machine."""
+    sides = profiled(model, capsys, "--on", "board=zu3eg", "--on", "macs=16")["machines"]
+    features = sides[0]["what"].partition("features ")[2].replace(", ", ",")
+    alone = profiled(model, capsys, "--features", features, "--density", "0.25")
+    assert "gather" in features and sides[0]["pruned_cycles"] == alone["total"]["cycles"]
+
+
 @pytest.mark.parametrize("options, status, words", [
     (["--on", "macs=64"], 2, "two to 8 machines are compared, not 1"),
     (["--on", "macs=64", "--on", "macs"], 2, "must be options of a machine such as macs=256"),

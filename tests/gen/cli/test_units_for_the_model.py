@@ -62,7 +62,9 @@ def test_the_line_builds_the_machine(capsys: pytest.CaptureFixture, forbidden: C
     for argv in (["run", "m.onnx", "--input", "x.npz"], ["profile", "m.onnx"], ["report", "m.onnx", "-o", "r.html"],
                  ["deploy", "m.onnx", "-o", "package"]):
         assert main(argv) == 0
-        assert "for m.onnx: --for sparse --features " in capsys.readouterr().err, argv
+        said = capsys.readouterr().err
+        assert "for m.onnx: --for sparse --features " in said, argv
+        assert f"the machine is built by: {machine['build']}\n" in said, argv
 
 
 @pytest.mark.slow
@@ -83,7 +85,9 @@ def test_where_none_can_be_chosen(capsys: pytest.CaptureFixture):
     """The plain machine, and why; an error of the model is one line."""
     gated("Relu")
     assert main(["compile", "m.onnx", "--board", "ecp5", "--no-check", "-o", "a.npu"]) == 0
-    assert "no units are chosen for the model: does not fit: dsp" in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert "no units are chosen for the model, with 256 MACs on ecp5: does not fit: dsp" in said
+    assert "the plain machine is taken, --macs, --features or --board say another" in said
     assert not config_of("a.npu").features
     Path("broken.onnx").write_bytes(b"no model")
     assert "broken.onnx" in error_line(capsys, 1, "compile", "broken.onnx", "-o", "b.npu")
@@ -110,6 +114,12 @@ def test_a_float_model_is_quantised_once(digits: Path, monkeypatch: pytest.Monke
     made = []
     quantised = calibration._calibrated
     monkeypatch.setattr(calibration, "_calibrated", lambda *given: made.append(given) or quantised(*given))
-    assert main(["compile", str(digits / "digits_float.onnx"), "--calibrate", str(digits / "digits_test.npz"),
-                 "--no-check", "-o", "a.npu"]) == 0
-    assert len(made) == 1 and capsys.readouterr().err.count("held out: logits") == 1
+    model = [str(digits / "digits_float.onnx"), "--calibrate", str(digits / "digits_test.npz")]
+    for command in (["compile", *model, "--no-check", "-o", "a.npu"],
+                    ["compile", *model, "--no-check", "-o", "a.npu", "--macs", "64", "--features", "auto"],
+                    ["compile", *model, "--no-check", "-o", "a.npu", "--macs", "64", "--for", model[0]],
+                    ["profile", *model, "--on", "macs=16", "--on", "macs=64,features=auto"]):
+        made.clear()
+        assert main(command) == 0
+        sides = max(1, command.count("--on"))
+        assert len(made) == 1 and capsys.readouterr().err.count("held out: logits") == sides
