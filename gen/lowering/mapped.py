@@ -8,7 +8,7 @@ from typing import ClassVar, Protocol
 
 from cores.arch.isa import Opcode, Queue
 from cores.config import NpuConfig
-from gen.ir.graph import Layer
+from gen.ir.graph import Layer, before_windows
 from gen.ir.tensor import Requantize, Tensor
 from gen.lowering.buffer_allocation import Chunk
 from gen.lowering.emitter import Emitter
@@ -108,13 +108,13 @@ class MappedLayer(ABC):
 
     @property
     def macs(self) -> int:
-        """Multiplications of the dense layer."""
-        return self.layer.macs(self.target)
+        """Multiplications of the dense layer, also of what is in no window."""
+        return self.layer.macs(before_windows(self.layer, self.source, self.target))
 
     @property
     def useful_macs(self) -> int:
-        """Those of weights that were not pruned."""
-        return self.macs
+        """Those of weights that were not pruned, for what is made."""
+        return self.layer.macs(self.target)
 
     @property
     def lane_macs(self) -> int:

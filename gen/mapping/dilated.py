@@ -96,6 +96,10 @@ class DilatedMapping(ConvMapping):
     def macs(self) -> int:
         return sum(part.macs(self.target) for part in self.parts)
 
+    @property
+    def useful_macs(self) -> int:
+        return self.macs
+
     @cached_property
     def weights(self) -> PackedWeights:
         chunks = [pack(part, slices_of(part, self.config), self.config) for part in self.parts]

@@ -92,7 +92,7 @@ class GroupedMapping(ConvMapping):
     @property
     def useful_macs(self) -> int:
         if not is_pruned(self.layer, self.tiles, self.config, narrow=True):
-            return self.macs
+            return super().useful_macs
         return int(np.count_nonzero(self.layer.weights)) * self.target.shape[1] * self.target.shape[2]
 
     @cached_property

@@ -156,7 +156,7 @@ class PlainMapping(ConvMapping):
     @property
     def useful_macs(self) -> int:
         if self.layer.depthwise or not self.is_sparse:
-            return self.macs
+            return super().useful_macs
         return int(np.count_nonzero(self.layer.weights)) * self.target.shape[1] * self.target.shape[2]
 
     @cached_property

@@ -41,8 +41,8 @@ class ConflictError(ProgramError, ArgumentError):
 
 @dataclass(frozen=True)
 class LayerInfo:
-    """What a profile needs of a layer. ``macs`` are the dense network's, ``useful_macs`` those left after pruning,
-    ``lane_macs`` the latter with channels rounded up to lanes, or 0 where the model asks for none of them.
+    """What a profile needs of a layer. ``macs`` are the dense network's, ``useful_macs`` those left after pruning
+    and computed, ``lane_macs`` these with channels rounded up to lanes, or 0 where the model asks for none of them.
     """
 
     name: str

@@ -203,3 +203,12 @@ def test_the_rules_of_the_graph() -> None:
         verify(changed(replace(together, tensors=whole), "conv", epilogue=(Upsample((2, 2)), Maximum())))
     with pytest.raises(CompileError, match="layer conv: takes maxima of 2x2 as it stores"):
         compile_graph(together, replace(CONFIG, maximum=0))
+
+
+def test_multiplications_are_those_of_the_model():
+    """A last odd row and column are in no window: the model has them, the machine does not compute them."""
+    graph = conv(size=(9, 11))
+    apart, together = (compile_graph(graph, config)[0].layers for config in (NpuConfig.preset(16), CONFIG))
+    assert [len(layers) for layers in (apart, together)] == [2, 1]
+    assert together[0].macs == apart[0].macs == apart[0].useful_macs
+    assert together[0].useful_macs * 9 * 11 == together[0].macs * 8 * 10
