@@ -15,16 +15,19 @@ import numpy as np
 
 from cores.arch.instruction import Instruction, decode
 from cores.arch.isa import INSTRUCTION_BYTES, Opcode, StepKind, WordForm
-from cores.arch.numerics import MAP_PIXELS, MAXIMUM_SIDE, POSITIONS
+from cores.arch.numerics import MAP_PIXELS, POSITIONS
 from cores.arch.registers import ENGINE_STATES
 from cores.config import NpuConfig
 from cores.timing.compute import ComputeEngineTiming
+from cores.timing.store import STORE_STAGES
 
 __all__ = ["LayerTiming", "instruction_beats", "layer_timings"]
 
 _COMPUTE = tuple(ENGINE_STATES).index("compute")
 _BUSY = ENGINE_STATES["compute"].index("busy")
 _WORKING = (Opcode.COMPUTE, Opcode.POOL)
+#: Operation of a STORE -> values that it makes one of.
+_JOINED = {Opcode.STORE_SIGNS: MAP_PIXELS, **{stage.OPCODE: stage.VALUES for stage in STORE_STAGES}}
 #: Products for each MAC of a layer, where a mode makes fewer: 16 for four pixels instead of 36.
 _MULTIPLIED = {"winograd": POSITIONS / 36}
 
@@ -161,10 +164,8 @@ def instruction_beats(instructions: Sequence[Instruction]) -> np.ndarray:
                 geometry = instruction
             case Opcode.STORE_REQUANT:
                 values = 1
-            case Opcode.STORE_SIGNS:
-                values = MAP_PIXELS
-            case Opcode.STORE_MAXIMUM:
-                values = MAXIMUM_SIDE ** 2
+            case opcode if opcode in _JOINED:
+                values *= _JOINED[opcode]
             case Opcode.LOAD_ACT:
                 beats[index] = instruction["blocks"] * instruction["rows"] * cols
             case Opcode.LOAD_WGT:

@@ -8,12 +8,13 @@ import numpy as np
 from cores.arch.error_codes import ErrorCode, LimitCode
 from cores.arch.instruction import Instruction
 from cores.arch.isa import CHAIN, SECOND_STAGES, Opcode, Queue, WordForm
-from cores.arch.numerics import FACTOR_BITS, MAX_SHIFT, MAXIMUM_SIDE, MIN_SHIFT, PARAMETER_BYTES
+from cores.arch.numerics import FACTOR_BITS, MAX_SHIFT, MIN_SHIFT, PARAMETER_BYTES
 
 from .. import golden
 from ..errors import HazardError, MachineError
 from ..hazards import Stage
 from ..machine import Machine, Steps
+from ..maxima import results_of_maxima
 from ..signs import pack_map
 from ..storage import entry_places
 from ..store_operations import LOADS, OPERATIONS
@@ -79,8 +80,7 @@ def _store(machine: Machine, index: int, geometry: Instruction, chain: Mapping[O
     rows, bank = geometry["rows"], instruction["bank"]
     columns = np.arange(geometry["cols"]) // (1 + instruction["repeats"])
     if Opcode.STORE_MAXIMUM in chain:
-        _check_maximum(machine, index, geometry, chain, instruction)
-        rows, columns = rows * MAXIMUM_SIDE, np.arange(geometry["cols"] // MAXIMUM_SIDE)
+        rows, columns = results_of_maxima(machine, index, geometry, chain, instruction)
     cols, count = int(columns[-1]) + 1, rows * len(columns)
     signs_alone, tiles = Opcode.STORE_SIGNS in chain, geometry["words"] == WordForm.TILES
     if geometry["local"] and signs_alone:
@@ -168,26 +168,6 @@ def _take_pooled(machine: Machine, rows: int, columns: np.ndarray,
         yield None
     machine.pool_demand = lambda: 0
     return np.concatenate(pooled), np.concatenate(residual) if add else None
-
-
-def _check_maximum(machine: Machine, index: int, geometry: Instruction, chain: Mapping[Opcode, Instruction],
-                   instruction: Instruction) -> None:
-    """Raise HazardError unless a STORE's results come as maxima of 2x2 want them."""
-    def require(passed: bool, what: str) -> None:
-        if not passed:
-            raise HazardError(index, f"maxima of 2x2 {what}", code="chain-hazard")
-
-    words = geometry["words"]
-    require(not instruction["pooled"] and words != WordForm.ALTERNATE,
-            "are of sums whose rows are in words of their own")
-    require(not geometry["local"], "are not stored to the input buffer")
-    require(Opcode.STORE_ADD not in chain and Opcode.STORE_MULTIPLY not in chain, "are not of two tensors")
-    require(geometry["cols"] % MAXIMUM_SIDE ** 2 == 0 and instruction["repeats"] == MAXIMUM_SIDE - 1,
-            "are of two rows, a column after the other")
-    across = geometry["cols"] // MAXIMUM_SIDE
-    pixels = machine.config.word_columns(spread=words == WordForm.SPREAD)
-    apart = 0 if words == WordForm.TILES else -(-across // pixels)
-    require(chain[Opcode.STORE_MAXIMUM]["row_words"] == apart, f"of rows {apart} words apart")
 
 
 def _activations(machine: Machine, index: int, size: tuple[int, int], chain: Mapping[Opcode, Instruction],
