@@ -57,8 +57,8 @@ def machine(board: str = "zu3eg", macs: int = 256, *, features: Sequence[str] | 
     Args:
         board: its name; the command ``boards`` lists them.
         macs: int8 multiply-accumulates a cycle, of a preset.
-        features: names of optional units, as ``--features`` takes them; ``all``: what layers can use in a machine of
-            these lanes.
+        features: names of optional units, as ``--features`` takes them; ``all``: as there, in a machine of these
+            lanes.
         purpose: ``sparse`` or ``dense``, what the preset's lanes are for.
         fields: of `cores.config.NpuConfig`, in place of the preset's.
 

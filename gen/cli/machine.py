@@ -44,6 +44,7 @@ DEFAULT_MACS = 256
 _LANES = ("oc_lanes", "ic_lanes", "nnz_lanes", "pixel_lanes")
 #: Of --features.
 _ALL, _AUTO = "all", "auto"
+_NOT_IN_ALL = tuple(name for name in FEATURES if name not in COMPUTING_FEATURES)
 #: Fields that --features alone sets: those that are either there or not.
 _FLAGS = frozenset(name for unit in UNITS if unit.switch for name in unit.fields)
 _BY_HAND = tuple(field.name for field in dataclasses.fields(NpuConfig) if field.name not in _FLAGS)
@@ -71,8 +72,8 @@ def add_machine_options(parser: argparse.ArgumentParser, *, boards: Collection[s
                        help="configuration as `build` writes it, instead of --macs")
     group.add_argument("--features", type=_features, metavar="LIST",
                        help=f"what the machine has beside the matrix engine: {', '.join(FEATURES)}, separated by "
-                            f"commas; {_ALL} (what layers can use in a machine of these lanes); {_AUTO} (what pays "
-                            f"for the model); or none (default {usual})")
+                            f"commas; {_ALL} (but {', '.join(_NOT_IN_ALL)}: what a machine of these lanes can have of "
+                            f"the others); {_AUTO} (what pays for the model); or none (default {usual})")
     by_hand = parser.add_argument_group("machine, by hand", "replace single parameters of the preset")
     for name in _BY_HAND:
         by_hand.add_argument(_option(name), type=int, metavar="N", dest=name,
