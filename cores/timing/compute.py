@@ -1,5 +1,7 @@
 """Of the compute engine."""
 
+from functools import cache
+
 from ..arch.isa import StepKind
 from ..config import NpuConfig
 from .array_units import ARRAY_UNITS, units_of
@@ -102,7 +104,9 @@ class ComputeEngineTiming:
                 + (config.window_reads - 1 if kind == StepKind.WINDOW else 0))
 
     @classmethod
+    @cache
     def min_step(cls, config: NpuConfig) -> int:
+        """Cycles from a step to the next at least. Kept, as every estimate of a tiling asks."""
         most = max(cls.handover(config, kind) for kind in StepKind if not kind.unit or getattr(config, kind.unit))
         return max(most + 1, AccumulatorsTiming.HAZARD)
 

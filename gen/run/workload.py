@@ -74,7 +74,7 @@ class Workload:
         """The graph as the machine computes it. Raises UnfitError for layers that it cannot."""
         return map_graph(self.whole, self.config, self.options)
 
-    @property
+    @cached_property
     def multiplied_zeros(self) -> str:
         """For people: layers with columns of zeros that the machine multiplies, too; "" without any."""
         return zeros_between_taps(layer for step in self.mapped.steps for layer in step.layers)
@@ -89,6 +89,7 @@ class Workload:
         shapes = self.input_shapes if self.batch == 1 else {
             of_sample(name, n): shape for name, shape in self.input_shapes.items() for n in range(self.batch)}
         program = generate(self.whole, self.config, self.options, model=model, mapped=self.mapped, shapes=shapes)
+        _ = self.multiplied_zeros       # kept, as it is of the mapping
         self.__dict__.pop("mapped")     # it holds the packed weights, as the program does
         return dataclasses.replace(program, board=self.board)
 

@@ -15,6 +15,7 @@ from boards.registry import get_board
 from cores.config import NpuConfig
 from gen.cli import main
 from gen.ir.errors import GraphError
+from gen.mapping.registry import map_graph
 from gen.onnx.read import read
 from gen.options import CompileOptions
 from gen.partition.partition import partition
@@ -319,3 +320,11 @@ def test_large_results_are_refused_when_a_model_is_compiled(builder: Builder):
     path = tailed(builder, lambda bent: builder.node("Expand", bent, builder.constant(np.array([1 << 19, 4, 6, 6]))))
     with pytest.raises(GraphError, match="its result has 75,497,472 values"):
         open_application(path, CONFIG)
+
+
+def test_a_model_is_mapped_once(digits: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """Which is most of what a compile takes."""
+    mapped = []
+    monkeypatch.setattr("gen.run.workload.map_graph", lambda *arguments: mapped.append(1) or map_graph(*arguments))
+    assert main(["compile", str(digits / "digits_int8.onnx"), "--features", "none", "-o", str(tmp_path / "p.npu")]) == 0
+    assert mapped == [1]

@@ -15,6 +15,7 @@ from gen.ir.epilogue.leaky import Leaky
 from gen.ir.epilogue.table import Table
 from gen.ir.errors import CompileError, GraphError
 from gen.ir.graph import Conv, Graph, Pool
+from gen.onnx import functions
 from gen.onnx.importer import Imported, load_model
 from gen.onnx.machine import Machine
 from gen.run.application import open_application
@@ -91,6 +92,18 @@ def test_operators(op: str, number: type, rng: Rng, tmp_path: Path) -> None:
     b.output(b.quantize(b.node(op, x, *(b.scale(c) for c in constants), **attributes), 0.03))
     (layer,) = exact(b, tmp_path).graph.layers
     assert isinstance(layer, Pool) and operation(layer, Table) and layer.op == "pool"
+
+
+def test_another_operator_is_a_word(rng: Rng, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As docs/extending.md says, of one that nothing else in the front end knows."""
+    b = Builder(rng, opset=20)
+    x = b.dequantize(b.input(1, 4, 8, 32), 0.05)
+    b.output(b.quantize(b.node("Mod", x, b.scale(0.7), fmod=1), 0.03))
+    with pytest.raises(GraphError, match="Mod has no layer"):
+        load_model(b.save(tmp_path), machine=Machine.having("table"))
+    monkeypatch.setattr(functions, "ELEMENTWISE", functions.ELEMENTWISE | {("", "Mod")})
+    (layer,) = exact(b, tmp_path).graph.layers
+    assert operation(layer, Table)
 
 
 @pytest.mark.parametrize("op", ["Div", "Sub", "Pow"])
