@@ -92,6 +92,8 @@ class Mapping(MappedLayer):
 
     #: The kind of layers that this way is for.
     takes: ClassVar[type[Layer]]
+    #: Each `mode` that it can have, in words for those who read a report.
+    modes: ClassVar[dict[str, str]]
 
     @classmethod
     @abstractmethod

@@ -198,6 +198,8 @@ class _Cost(ConvCost):
 class BinaryMapping(ConvMapping):
     """A layer on the binary unit, whose sums are counts."""
 
+    modes = {"binary": "signs multiplied by XNOR and counted"}
+
     signs: SignSource
 
     @property

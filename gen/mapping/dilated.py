@@ -70,6 +70,8 @@ class DilatedGeometry(Geometry):
 class DilatedMapping(ConvMapping):
     """``parts``: the layer with the taps of one COMPUTE alone, for each of them."""
 
+    modes = {"dilated": "without the zeros between a kernel's taps"}
+
     parts: Sequence[Conv]
     takes_kept = True
 

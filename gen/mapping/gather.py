@@ -142,6 +142,8 @@ class GatherGeometry(Geometry):
 class GatherMapping(ConvMapping):
     """The layer as a 1x1 convolution of gathered rows."""
 
+    modes = {"gathered": "rows of the kernel as channels of a 1x1 layer, for few input channels"}
+
     interleaves = True
     stores_windows = True
 

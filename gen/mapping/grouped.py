@@ -70,6 +70,8 @@ def _together(config: NpuConfig) -> int:
 class GroupedMapping(ConvMapping):
     """Each channel block of the output is a tile in SPREAD words. ``plan.chunk``: the input blocks of a bundle."""
 
+    modes = {"grouped": "several groups of channels side by side on the lanes"}
+
     stores_windows = True
 
     @classmethod

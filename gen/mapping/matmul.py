@@ -65,6 +65,8 @@ def _constants(zero_point: int) -> list[int]:
 class MatMulMapping(SlicedMapping):
     """Output tiles over the turned matrix, and further slices of the reduction for zero points."""
 
+    modes = {"activations": "products of two activations, one of them as weights"}
+
     takes = MatMul
 
     layer: MatMul

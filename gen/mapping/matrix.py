@@ -47,6 +47,8 @@ class MatrixMapping(ConvMapping):
     As it is taken wherever it is proposed, weights are packed at once: in this form they may be 512 MiB.
     """
 
+    modes = {"matrix": "fully connected, the pixels as channels"}
+
     packed: PackedWeights
 
     @property

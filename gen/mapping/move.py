@@ -157,6 +157,8 @@ def _tiles(places: np.ndarray, sizes: Sequence[int], entries: int, config: NpuCo
 class MoveMapping(Mapping):
     """A POOL and a STORE for each box."""
 
+    modes = {"move": "pixels put at other places, nothing computed"}
+
     takes = Move
 
     layer: Move

@@ -129,6 +129,13 @@ class ConvMapping(SlicedMapping):
 class PlainMapping(ConvMapping):
     """The layer as it is: what every machine can do."""
 
+    modes = {
+        "dense": "all weights, an output channel on each lane",
+        "sparse": "only the weights that pruning has left",
+        "narrow": "few output channels, spread over all lanes",
+        "depthwise": "one input channel at a time, with most lanes idle",
+    }
+
     takes_kept = True
     stores_windows = True
 

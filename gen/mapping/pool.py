@@ -43,6 +43,8 @@ class PoolMapping(Mapping):
     read again.
     """
 
+    modes = {"max": "maxima of windows, by the pool unit", "sum": "sums of windows, by the pool unit"}
+
     takes = Pool
     takes_kept = True
 

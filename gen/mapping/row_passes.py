@@ -22,6 +22,8 @@ __all__ = ["RowMapping"]
 class RowMapping(Mapping):
     """For each head of each tile a POOL a pass, and a STORE of what the last one makes."""
 
+    modes = {"rows": "passes over the channels of each pixel, by the pool unit"}
+
     takes = RowOp
 
     layer: RowOp

@@ -32,6 +32,8 @@ class _Cost(ConvCost):
 class StochasticMapping(ConvMapping):
     """A convolution whose products are streams of bits."""
 
+    modes = {"stochastic": "products of streams of random bits"}
+
     @property
     def mode(self) -> str:
         return "stochastic"

@@ -129,6 +129,8 @@ class _Runs:
 class TurnMapping(LayerMapping):
     """Loads of runs, a POOL and a STORE for each part of a block of the matrix."""
 
+    modes = {"gathered": "a tensor turned into weights by loads of single rows"}
+
     takes = Turn
 
     layer: Turn

@@ -226,6 +226,8 @@ class WindowWeights:
 class WindowMapping(ConvMapping):
     """Each channel block is an output tile, a chunk of several is loaded at once."""
 
+    modes = {"window": "depthwise: neighbouring taps and pixels on lanes that one channel would leave idle"}
+
     taps: WindowWeights
 
     @property

@@ -17,7 +17,7 @@ function make(tag, attributes, ...inside) {
 }
 const redraw = [];      // of every chart, for another theme or size
 function chart(parent, height, label, option, ready) {
-  const box = make("div", {class: "chart", role: "img", "aria-label": label, style: `height:${height}px`});
+  const box = make("div", {class: height > 800 ? "chart long" : "chart", role: "img", "aria-label": label, style: `height:${height}px`});
   parent.append(box);
   let drawn = null;
   const draw = () => {

@@ -56,7 +56,7 @@ class Way:
 @dataclass(frozen=True, kw_only=True)
 class Layer:
     """A layer of the accelerator. ``nodes``: of the ONNX model. ``shape``: (C, H, W) of its result. ``why``: in words,
-    why it is computed in its mode. ``ways``: those that the compiler compared. The cycles are those of
+    what its mode is, and why it is computed so. ``ways``: those that the compiler compared. The cycles are those of
     `sim.profile.LayerTiming`."""
 
     name: str

@@ -11,7 +11,9 @@ from boards.board import Board
 from boards.clock import Clock
 from cores.config import ConfigError, NpuConfig
 from gen.explore.faster import Faster
+from gen.hw.area import area_of
 from gen.hw.remembered import synthesis_of
+from gen.ir.graph import Layer as GraphLayer
 from gen.report.document import (
     FORMAT,
     Area,
@@ -30,14 +32,14 @@ from gen.report.drawing import graph_of
 from gen.report.on_device import difference, on_device
 from gen.report.sheet import commit, version
 from gen.report.timeline import timeline_of
-from gen.report.ways import reason_of, ways_of
+from gen.report.ways import meaning_of, reason_of, ways_of
 from gen.run.application import Application
 from gen.run.counted import Counted
 from gen.run.report import Measured, profile_of
 from gen.run.workload import Workload
 from npudriver.files import read_file
 
-__all__ = ["Subject", "model_digest", "report_of"]
+__all__ = ["Subject", "many_causes", "model_digest", "report_of"]
 
 _CAUSES = {"idle_pixels": "idle pixel lanes", "idle_lanes": "idle channel lanes", "wait_weights": "weights",
            "wait_load": "activations to be loaded", "wait_store": "results to be stored",
@@ -128,7 +130,8 @@ def _layers(application: Application, timings: Sequence[dict[str, Any]]) -> list
             found.append(Layer(
                 segment=number, nodes=list(layer.onnx_nodes) if layer else [],
                 reads=list(layer.reads) if layer else [info.input], output=info.output,
-                shape=list(segment.graph.tensors[info.output].shape), why=reason_of(info.mode, own), ways=own,
+                shape=list(segment.graph.tensors[info.output].shape), ways=own, why="; ".join(filter(None, (
+                    meaning_of(info.mode, type(layer) if layer else GraphLayer), reason_of(info.mode, own)))),
                 **next(timing)))
     return found
 
@@ -145,16 +148,29 @@ def _findings(subject: Subject, total: Mapping[str, Any], layers: Sequence[Layer
         found.append(f"{100 * streams / cycles:.0f} % of all cycles are layers of stochastic streams, a product of "
                      "which takes as many cycles as a stream has bits: shorter streams (--stochastic), or exact "
                      "layers, take less.")
-    for cause, spent in sorted(lost.items(), key=lambda item: -item[1])[:2]:
-        if spent >= _WORTH * cycles and not (cause == "idle_lanes" and streams >= spent):
-            found.append(f"{100 * spent / cycles:.0f} % of all cycles go to {_CAUSES[cause]}: {_HELPS[cause]}.")
+    ranked = [(cause, spent) for cause, spent in sorted(lost.items(), key=lambda item: -item[1])
+              if not (cause == "idle_lanes" and streams >= spent)]
+    large = [(cause, spent) for cause, spent in ranked[:2] if spent >= _WORTH * cycles]
+    found += [f"{100 * spent / cycles:.0f} % of all cycles go to {_CAUSES[cause]}: {_HELPS[cause]}."
+              for cause, spent in large]
     found += [f"By trial on the time model, {one}." for one in subject.faster[:_UNITS]]
+    if not large and not subject.faster and total["utilisation"] < _BUSY and ranked and ranked[0][1]:
+        found.append(many_causes(ranked, cycles))
     if total["utilisation"] >= _BUSY and not streams:
         pruned = " or pruned weights (--density 0.25 to try, the command prune in earnest)"
         config = subject.measured[0].program.config
         found.append(f"The multipliers have work {100 * total['utilisation']:.0f} % of the time: more of them (--macs)"
                      f"{pruned if config.groups_dense > 1 else ''} are what makes it faster.")
     return found
+
+
+def many_causes(ranked: Sequence[tuple[str, int]], cycles: int) -> str:
+    """What is said where no cause takes much by itself. ``ranked``: causes and their cycles, the largest first."""
+    (cause, spent), *others = ((cause, spent) for cause, spent in ranked if spent)
+    rest = ", ".join(f"{100 * more / cycles:.0f} % to {_CAUSES[other]}" for other, more in others[:2]
+                     if more >= _WORTH / 5 * cycles)
+    return (f"No single cause takes much: {100 * spent / cycles:.0f} % of all cycles go to {_CAUSES[cause]}"
+            f"{f', {rest}' if rest else ''}. The first: {_HELPS[cause]}.")
 
 
 def _simulation(subject: Subject) -> str:
@@ -182,9 +198,11 @@ def _where(subject: Subject) -> str:
 def _machine(subject: Subject) -> Machine:
     config, board = subject.measured[0].program.config, subject.board
     found = synthesis_of(board, config)
-    totals = found.totals if found else {}
+    estimated = area_of(config, board.family)
+    totals = found.totals if found else estimated.totals
     words = ("estimated by Yosys's synthesis" if found else
-             f"not known: `gen build --board {board.name} {_options(board, config)} --synth` finds it and remembers it")
+             f"{'' if estimated.error == 0 else 'estimated, '}{estimated.known}: `gen build --board {board.name} "
+             f"{_options(board, config)} --synth` synthesises it, and reports remember that")
     return Machine(
         board=board.name, board_title=board.title, part=board.part, macs=config.macs, features=list(config.features),
         beat_bytes=config.beat_bytes, digest=config.digest, config=config.to_dict(), clock_mhz=subject.clock.mhz,

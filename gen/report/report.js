@@ -44,7 +44,7 @@ function shade(share, most) {   // of the accent's blue, by cost: dark letters o
 
 function graph(report, root, choose) {
   section(root, "The model", "From top to bottom. The darker, the more cycles; a broken line around it: the processor. "
-    + "Select a layer for how it is computed, and why so.");
+    + "Select a layer for how it is computed, and why so; the selected one has a thick line.");
   const split = make("div", {class: "split"}), scroll = make("div", {class: "scroll", tabindex: "0",
     "aria-label": "Graph of the model"});
   split.append(scroll, choose.panel);
@@ -56,6 +56,7 @@ function graph(report, root, choose) {
   const place = (node, width) => [(node.column + 0.5) * width / Math.max(widths[node.rank], 1), 26 + 46 * node.rank];
   const inner = make("div", {style: `min-width:${across > 3 ? 130 * across : 0}px`});
   scroll.append(inner);
+  let redrawn = null;
   chart(inner, 46 * ranks + 8, "Graph of the model; the same layers are in the table and the list", (width, ink) => ({
     grid: {left: 0, right: 0, top: 0, bottom: 0},
     xAxis: {show: false, min: 0, max: width}, yAxis: {show: false, min: 0, max: 46 * ranks + 8, inverse: true},
@@ -63,16 +64,17 @@ function graph(report, root, choose) {
       renderItem: (_, api) => {
         const edge = report.edges[api.value(2)];
         const [x1, y1] = place(report.nodes[edge.source], width), [x2, y2] = place(report.nodes[edge.target], width);
-        const long = y2 - y1 > 50, bend = long ? (x1 + x2) / 2 + Math.min(0.7 * width, 235) : 0;
+        const long = y2 - y1 > 50, middle = (x1 + x2) / 2;     // a curve reaches three quarters of its controls
+        const bend = long ? middle + Math.min(Math.max(30, (width - 4 - middle) / 0.75), 235) : 0;
         return {type: "bezierCurve", style: {stroke: ink.faint, fill: null, lineWidth: 1.2},
           shape: {x1, y1: y1 + 14, x2, y2: y2 - 14, cpx1: long ? bend : x1, cpy1: y1 + 24,
             cpx2: long ? bend : x2, cpy2: y2 - 24}};
       }},
-      {type: "custom", data: report.nodes.map((_, at) => [0, 0, at]), z: 2, cursor: "pointer",
+      {id: "nodes", type: "custom", data: report.nodes.map((_, at) => [0, 0, at]), z: 2, cursor: "pointer",
         renderItem: (_, api) => {
           const node = report.nodes[api.value(2)], [x, y] = place(node, width);
           const wide = Math.min(250, width / widths[node.rank] - 10), layer = report.layers[node.layer];
-          const letters = Math.floor(wide / 7.2);
+          const letters = Math.floor(wide / 7.2), chosen = node.kind === "layer" && node.layer === choose.now;
           let text = short(node.name, letters), fill = ink.panel, dash = null, ink_ = ink.text;
           if (node.kind === "layer") {
             const cost = " " + percent(layer.cycles, report.total.cycles);
@@ -84,14 +86,24 @@ function graph(report, root, choose) {
           return {type: "group", children: [
             {type: "rect", shape: {x: x - wide / 2, y: y - 14, width: wide, height: 28,
               r: node.kind === "layer" || node.kind === "host" ? 4 : 14},
-              style: {fill, stroke: node.kind === "host" ? ink.text : ink.faint, lineWidth: dash ? 2 : 1,
+              style: {fill, stroke: dash || chosen ? ink.text : ink.faint, lineWidth: chosen ? 3 : dash ? 2 : 1,
                 lineDash: dash}},
             {type: "text", style: {text, x, y, fill: ink_, align: "center", verticalAlign: "middle", fontSize: 12,
               width: wide - 8, overflow: "truncate"}}]};
-        }}]}), drawn => drawn.on("click", event => {
-    const node = report.nodes[event.value[2]];
-    if (node && node.kind === "layer") choose.layer(node.layer);
-  }));
+        }}]}), drawn => {
+    redrawn = drawn;
+    drawn.on("click", event => {
+      const node = report.nodes[event.value[2]];
+      if (node && node.kind === "layer") choose.layer(node.layer);
+    });
+  });
+  choose.listeners.push(at => {      // the chosen layer is marked, and in sight
+    const node = report.nodes.find(one => one.kind === "layer" && one.layer === at);
+    if (!node) return;
+    redrawn.setOption({series: [{id: "nodes", data: report.nodes.map((_, at) => [0, 0, at])}]});
+    const [, y] = place(node, inner.clientWidth), room = scroll.clientHeight;
+    if (y < scroll.scrollTop + 20 || y > scroll.scrollTop + room - 20) scroll.scrollTop = y - room / 2;
+  });
 }
 
 function chooser(report) {
@@ -100,7 +112,7 @@ function chooser(report) {
     ...report.layers.map((layer, at) => make("option", {value: at}, layer.name)));
   panel.append(make("div", {class: "controls"}, make("label", {}, "Layer "), list), body);
   const choose = {panel, listeners: [], layer(at) {
-    list.value = at;
+    list.value = choose.now = at;
     const layer = report.layers[at], noise = report.noise.find(one => one.layer === at);
     const ways = layer.ways.map(way => way.cost === null ? `${way.mode}: not possible, ${way.refused}`
       : `${way.mode}: about ${count(way.cost)} cycles`);
@@ -126,7 +138,7 @@ function chooser(report) {
 
 function bars(report, root, choose) {
   section(root, "Where the cycles go", "Of each layer. The first three: the array at work, with all lanes, and with "
-    + "lanes that have nothing to do.");
+    + `lanes that have nothing to do.${report.layers.length > 26 ? " Scroll for the layers further down." : ""}`);
   const used = PARTS.filter(name => report.layers.some(layer => part(layer, name)));
   root.append(key(used));
   const scroll = make("div", {class: "scroll"});
@@ -139,8 +151,8 @@ function bars(report, root, choose) {
         return `${safe(layer.name)}<br>${CAUSES[name][0]}: ${count(event.value)} cycles, `
           + percent(event.value, layer.cycles);
       }},
-      grid: {left: Math.min(220, 0.36 * width), right: 54, top: 8, bottom: 44},
-      xAxis: axis(ink, {type: "value", name: "cycles", nameLocation: "middle", nameGap: 26, splitNumber: width < 600 ? 2
+      grid: {left: Math.min(220, 0.36 * width), right: 54, top: 44, bottom: 8},
+      xAxis: axis(ink, {type: "value", name: "cycles", position: "top", nameLocation: "middle", nameGap: 26, splitNumber: width < 600 ? 2
         : 5}),
       yAxis: axis(ink, {type: "category", inverse: true, data: report.layers.map(layer => layer.name),
         axisLabel: {color: ink.text, interval: 0, width: Math.min(205, 0.36 * width - 10), overflow: "truncate"}}),
@@ -239,7 +251,9 @@ function timeline(report, root, choose) {
       if (!item) return null;
       const [x0, middle] = api.coord([Math.max(item.begin, from), item.lane]), x1 = api.coord([Math.min(item.end, to), 0])[0];
       const high = 0.74 * api.size([0, 1])[1], width = Math.max(0.6, x1 - x0), top = middle - high / 2;
-      const rect = (y, height, fill, stroke) => ({type: "rect", shape: {x: x0, y, width, height},
+      // Narrow ones cover whole pixels, else their colours are mixed with what is below.
+      const left = width < 4 ? Math.floor(x0) : x0, wide = width < 4 ? Math.max(1, Math.ceil(x1) - left) : width;
+      const rect = (y, height, fill, stroke) => ({type: "rect", shape: {x: left, y, width: wide, height},
         style: {fill, stroke, lineWidth: stroke ? 0.5 : 0}});
       if (item.layer !== undefined) {
         const name = item.layer < 0 ? "" : report.layers[item.layer].name;
@@ -319,7 +333,6 @@ function timeline(report, root, choose) {
       "0": () => show(0, line.cycles)};
     if (acts[event.key]) { acts[event.key](); event.preventDefault(); }
   });
-  choose.listeners.push(at => { choose.now = at; });
 }
 
 function device(report, root) {     // a run there, beside the simulation
@@ -367,26 +380,33 @@ function roofline(report, root, choose) {
     : `the ideal memory brings ${roof.bytes_of_memory.toFixed(1)} bytes a cycle, a beat each way`;
   section(root, `Roofline: ${report.memory ? `memory of ${report.memory}` : "ideal memory"}`,
     `At most ${count(roof.macs)} MACs a cycle; ${brings}. A layer below the slope is bound by memory at best, one `
-    + "below the flat part by the array. Binary and Winograd layers can lie above it.");
+    + "below the flat part by the array. A layer can lie above the line: part of its bytes moved while others were "
+    + "computed, or it is binary or Winograd.");
   const xs = points.map(point => point[0]);
   const low = Math.min(...xs, roof.macs / slow) / 2, high = Math.max(...xs, roof.macs / slow) * 2;
   const lowest = Math.min(...points.map(point => point[1])) / 2;
   const round = (value, up) => 10 ** (up ? Math.ceil(Math.log10(value) * 4) / 4 : Math.floor(Math.log10(value) * 4) / 4);
+  const costliest = new Set([...points].sort((a, b) => report.layers[b[2]].cycles - report.layers[a[2]].cycles)
+    .slice(0, 5).map(point => point[2]));
+  const power = value => Math.abs(Math.log10(value) - Math.round(Math.log10(value))) < 1e-9 ? count(value) === "0"
+    ? value : count(value) : "";
   chart(root, 360, "Roofline: MACs a cycle of each layer against MACs for each byte", (width, ink) => ({
     tooltip: {...tip(ink), formatter: event => event.seriesType === "scatter" ? `${safe(report.layers[event.value[2]].name)}`
       + `<br>${event.value[1].toFixed(1)} MACs a cycle, ${event.value[0].toFixed(1)} MACs a byte` : ""},
     grid: {left: 62, right: 24, top: 28, bottom: 48},
     xAxis: axis(ink, {type: "log", min: round(low), max: round(high, true), name: "MACs for each byte moved",
-      nameLocation: "middle", nameGap: 28, axisLabel: {color: ink.text, hideOverlap: true,
-        formatter: value => Number(value.toPrecision(2))}}),
+      nameLocation: "middle", nameGap: 28, axisLabel: {color: ink.text, formatter: power}}),
     yAxis: axis(ink, {type: "log", min: round(lowest), max: round(roof.macs * 1.3, true), name: "MACs a cycle",
-      axisLabel: {color: ink.text, hideOverlap: true, formatter: value => Number(value.toPrecision(2))}}),
+      axisLabel: {color: ink.text, formatter: power}}),
     series: [{type: "line", symbol: "none", silent: true, lineStyle: {color: ink.text, width: 2}, clip: true,
       data: [[low / 8, slow * low / 8], [roof.macs / slow, roof.macs], [high * 4, roof.macs]]},
     {type: "scatter", symbolSize: value => 6 + 22 * Math.sqrt(report.layers[value[2]].cycles / report.total.cycles),
-      itemStyle: {color: ink.accent, opacity: 0.75}, data: points}],
+      itemStyle: {color: ink.accent, opacity: 0.75}, data: points, labelLayout: {hideOverlap: true},
+      label: {show: true, position: "bottom", color: ink.text, fontSize: 11,
+        formatter: event => costliest.has(event.value[2]) ? report.layers[event.value[2]].name : ""}}],
   }), drawn => drawn.on("click", event => event.seriesType === "scatter" && choose.layer(event.value[2])));
-  root.append(make("p", {class: "note"}, "The larger a point, the more cycles."));
+  root.append(make("p", {class: "note"}, "The larger a point, the more cycles; those that cost most have names, where "
+    + "there is room."));
 }
 
 function memory(report, root) {

@@ -28,8 +28,8 @@ def beside_onnxruntime(application: Application) -> tuple[list[Beside], str]:
         return [], f"Not compared: {error}."
     off, wrong = sum(row.differing > 0 for row in rows), wrong_layers(rows)
     largest = max((row.largest for row in rows), default=0)
-    found = (f"{len(wrong)} layers differ by more than rounding explains, {wrong[0].layer} most." if wrong else
-             f"{off} of {len(rows)} layers differ, by {largest} at most, as rounding explains." if off else
+    found = (f"{len(wrong)} results differ by more than rounding explains, {wrong[0].layer}'s most." if wrong else
+             f"{off} of {len(rows)} results differ, by {largest} at most, as rounding explains." if off else
              "all values are the same.")
     return [Beside(layer=row.layer, tensor=row.tensor, values=row.values, differing=row.differing, largest=row.largest,
                    allowed=row.allowed) for row in rows], (

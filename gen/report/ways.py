@@ -1,13 +1,14 @@
 """Why a layer is computed as it is: the ways that the compiler has, and what each would cost."""
 
 from gen.ir.errors import LayerError
+from gen.ir.graph import Layer
 from gen.mapping.base import MappingContext
 from gen.mapping.binary import BinaryLayers
 from gen.mapping.registry import MAPPINGS
 from gen.report.document import Way
 from gen.run.workload import Workload
 
-__all__ = ["reason_of", "ways_of"]
+__all__ = ["meaning_of", "reason_of", "ways_of"]
 
 
 def ways_of(workload: Workload) -> dict[str, list[Way]]:
@@ -33,11 +34,17 @@ def ways_of(workload: Workload) -> dict[str, list[Way]]:
     return found
 
 
+def meaning_of(mode: str, layer: type[Layer]) -> str:
+    """What ``mode`` is, in words; "" where it is no way of the compiler's, as "fused", which `reason_of` explains."""
+    return next((kind.modes[mode] for kind in MAPPINGS
+                 if issubclass(layer, kind.takes) and mode in kind.modes), "")
+
+
 def reason_of(mode: str, ways: list[Way]) -> str:
     """In words, why ``mode`` of these."""
     possible = [way for way in ways if way.cost is not None]
     if mode == "fused":
-        return "its input stays in the input buffer, which is faster than the way through memory"
+        return "its result stays in the input buffer, which is faster than the way through memory"
     others = [way for way in possible if way.mode != mode]
     if not others:
         return "the only way that this machine has for it"

@@ -12,14 +12,17 @@ import pytest
 
 from cores.arch.registers import COUNTERS, ENGINE_STATES
 from gen.cli import main
+from gen.ir.graph import Conv, Pool
+from gen.mapping.registry import MAPPINGS
 from gen.program.file import load_program
 from gen.report.check import require_fitting
 from gen.report.columns import pack, unpack
 from gen.report.document import Report
-from gen.report.make import model_digest
+from gen.report.make import many_causes, model_digest
 from gen.report.page import page_of
 from gen.report.read import read_reports
 from gen.report.trace import trace_of
+from gen.report.ways import meaning_of
 from gen.run.counted import counted as counted_of
 from gen.run.counted import write_counted
 from gen.run.runner import Inference, Run
@@ -104,7 +107,8 @@ def require_whole(found: Report) -> None:
     for memory in found.memory_maps:
         for a in memory.tensors:
             assert 0 <= a.offset and a.offset + a.size <= memory.size and a.first <= a.last
-    assert found.findings and found.repeat.model_sha256
+    assert len(found.findings) > 2, "where it runs, what costs most, and what to do"
+    assert found.repeat.model_sha256
     require_fitting(msgspec.json.decode(msgspec.json.encode(found), type=Report))
 
 
@@ -201,6 +205,26 @@ def test_area_and_roofline_are_of_this_machine(model: str, capsys: pytest.Captur
     slow = report(capsys, model, "--macs", "64", "--oc-lanes", "32", "--memory", "ecp5")
     assert "--config" in slow.machine.area_known
     assert slow.roofline.bytes_of_memory < ideal.roofline.bytes_of_memory
+    for found in (ideal, slow):     # unless it has been synthesised, its area is estimated, not left out
+        assert all(one.used for one in found.machine.area), found.machine.area
+
+
+def test_each_layer_says_what_its_mode_is(model: str, capsys: pytest.CaptureFixture):
+    found = report(capsys, model, "--macs", "64", "--features", "gather,fusion")
+    modes = {layer.mode for layer in found.layers}
+    assert len(modes) > 2
+    for layer in found.layers:
+        words = meaning_of(layer.mode, Conv) if layer.op == "conv" else meaning_of(layer.mode, Pool)
+        assert layer.mode == "fused" or words and layer.why.startswith(f"{words}; "), layer
+    for kind in MAPPINGS:
+        assert kind.modes and all(words and words[-1] != "." for words in kind.modes.values())
+
+
+def test_what_to_do_where_no_cause_is_large():
+    """Seven hundredths for one cause and five for another: the larger is what there is to do something about."""
+    found = many_causes([("wait_load", 70), ("setup", 50), ("idle", 3), ("wait_store", 0)], 1000)
+    assert found.startswith("No single cause takes much: 7 % of all cycles go to activations to be loaded, 5 % to "
+                            "setup between instructions. The first: memory brings activations too slowly;")
 
 
 def test_names_do_not_end_a_script(model: str, capsys: pytest.CaptureFixture):
