@@ -35,7 +35,7 @@ def _scale(arguments: argparse.Namespace) -> Rows:
     from gen.bench import fanin, scale
 
     if arguments.config is not None:
-        raise UsageError("bench scale is of presets; leave --config out", code="option-conflict")
+        raise UsageError("bench scale measures presets; leave --config out", code="option-conflict")
     board = chosen_board(arguments)
     presets = [arguments.macs] if arguments.macs is not None else scale.MACS
     configs = [chosen_config(argparse.Namespace(**{**vars(arguments), "macs": macs})) for macs in presets]

@@ -124,9 +124,10 @@ def run(arguments: argparse.Namespace) -> None:
     board = chosen_board(arguments)
     require_sensible_workers(arguments)
     if arguments.input and len(arguments.models) > 1:
-        raise UsageError("--input judges one model; there are several", code="option-conflict")
+        raise UsageError("--input has samples for one model; explore one model at a time, or leave --input out",
+                         code="option-conflict")
     if arguments.limit and not arguments.input:
-        raise UsageError("--limit is of the samples of --input", code="option-conflict")
+        raise UsageError("--limit counts samples of --input; give --input, too", code="option-conflict")
     for name in explore_files(arguments) if arguments.output else ():
         require_writable(arguments.output / name)
         refuse_to_replace(arguments.output / name, arguments.space, *arguments.models)

@@ -69,7 +69,8 @@ def stream_title(name: str, task: "Task", board: str) -> list[str]:
 def _space_file(arguments: argparse.Namespace) -> Path:
     """Raises UsageError for options that have no meaning with it."""
     if len(arguments.models) > 1:
-        raise UsageError("a space of stochastic networks stands alone", code="option-conflict")
+        raise UsageError("a space of stochastic networks is explored by itself; leave the models out",
+                         code="option-conflict")
     given = next((name for name in _OF_MODELS if getattr(arguments, name)), None)
     if given is not None:
         raise UsageError(f"--{given} is for models, not for a space of stochastic networks", code="option-conflict")

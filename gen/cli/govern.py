@@ -115,7 +115,7 @@ def run(arguments: argparse.Namespace) -> int:
     if (arguments.lasts is None) != (arguments.period is None):
         raise UsageError("--lasts and --period go together", code="option-conflict")
     if arguments.levels and arguments.clock:
-        raise UsageError("--clock: the clocks are those of --levels", code="option-conflict")
+        raise UsageError("--levels has the clocks; leave --clock out", code="option-conflict")
     applications = _applications(arguments)
     ways, samples = _ways(arguments, applications)
     table = _table(arguments, applications, ways)
@@ -140,17 +140,18 @@ def _applications(arguments: argparse.Namespace) -> "list[Application]":
     found = []
     for path in arguments.programs:
         if not is_program(path):
-            raise UsageError(f"{path}: levels are of compiled programs: compile it first")
+            raise UsageError(f"{path}: not a compiled program; compile the model first")
         with status(f"reading {path.name}") as remark:
             found.append(open_application(path, None, progress=remark))
             require_single(found[-1], path)
             found[-1].programs(remark)
     configs = {application.workloads[0].program.config for application in found}
     if len(configs) > 1:
-        raise UsageError("the programs are for several machines: compile them for one", code="other-machine")
+        raise UsageError("the programs are for different machines; compile them for one", code="other-machine")
     ports = {(tuple(application.inputs.items()), tuple(application.outputs)) for application in found}
     if len(ports) > 1:
-        raise UsageError("the programs have other inputs or outputs than each other", code="option-conflict")
+        raise UsageError("the programs differ in their inputs or outputs; give programs of one model",
+                         code="option-conflict")
     return found
 
 

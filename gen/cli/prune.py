@@ -105,14 +105,15 @@ def goal_of(arguments: argparse.Namespace) -> "Goal":
     from gen.prune.plan import Goal
 
     if arguments.channels and arguments.density is not None:
-        raise UsageError("--density is of blocks; with --channels give --ratio, --threshold, --budget-cycles or "
+        raise UsageError("--density counts blocks; with --channels give --ratio, --threshold, --budget-cycles or "
                          "--max-loss", code="option-conflict")
     if arguments.ratio is not None and not arguments.channels:
         raise UsageError("--ratio goes with --channels; for blocks give --density", code="option-conflict")
     if arguments.unstructured and arguments.density is None and arguments.threshold is None:
         raise UsageError("--unstructured goes with --density or --threshold", code="option-conflict")
     if arguments.unstructured and arguments.channels:
-        raise UsageError("--unstructured is of weights, --channels of channels", code="option-conflict")
+        raise UsageError("--unstructured removes single weights, --channels whole channels; give one of them",
+                         code="option-conflict")
     if arguments.threshold is not None and not (arguments.channels or arguments.unstructured):
         raise UsageError("--threshold goes with --channels or --unstructured; for blocks give --density",
                          code="option-conflict")
@@ -151,7 +152,7 @@ def run(arguments: argparse.Namespace) -> None:
         rows = layer_rows(model, pruned)
     write_file(arguments.output, content_of(pruned.model))
     if pruned.reason:
-        messages.print(f"{arguments.model}: warning: no cycles: {pruned.reason}", soft_wrap=True)
+        messages.print(f"{arguments.model}: warning: cycles are not known: {pruned.reason}", soft_wrap=True)
     if pruned.on_host:
         nodes = f"{pruned.on_host} node{' runs' if pruned.on_host == 1 else 's run'}"
         messages.print(f"{arguments.model}: cycles are the accelerator's; {nodes} on the processor (`compile` says "

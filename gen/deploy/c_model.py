@@ -301,7 +301,7 @@ def _require_name(name: str, library: Mapping[str, bytes]) -> None:
         raise ArgumentError(f"name must be small letters, digits and _, with a letter first, not {name!r}",
                             code="bad-option")
     if any(re.search(rf"npugen_{name}(?![a-z0-9])", text.decode(), re.IGNORECASE) for text in library.values()):
-        raise ArgumentError(f"name {name!r} is what the library has a part for; take another one", code="bad-option")
+        raise ArgumentError(f"name {name!r} is that of a part of the library; choose another", code="bad-option")
 
 
 def _require_alike(output: ModelPort, port: ModelPort) -> None:

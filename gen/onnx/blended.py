@@ -82,9 +82,9 @@ def _axis(size: int, made: int, start: Fraction, step: Fraction) -> _Axis:
     if size == 1:       # whatever lies beyond the edge is the edge
         return replace(_same(made), inputs=np.zeros(made, np.int64))
     if phases > MOST_PHASES:
-        raise NodeError(f"makes {made} rows or columns of {size}, each of another blend; where the factor is a whole "
-                        f"number or a fraction of numbers up to {MOST_PHASES}, blends repeat (align_corners has other "
-                        "factors than the sizes)", code="unsupported-form", attribute="scales")
+        raise NodeError(f"makes {made} rows or columns of {size}, whose weights do not repeat; resize by a factor that "
+                        f"is a whole number, or a fraction of whole numbers up to {MOST_PHASES} (with align_corners "
+                        "that of the sizes less 1)", code="unsupported-form", attribute="scales")
     at = [start + step * y for y in range(min(phases, made))]
     # The first phase is that of the first output after a whole input, so that as many as can be begin at one input.
     first = next((y for y in range(1, len(at)) if floor(at[y]) > floor(at[y - 1])), 0) - phases

@@ -36,8 +36,8 @@ def paired(context: Context, a: Real, b: Real) -> tuple[Real, Real]:
     for whole, vector in ((a, b), (b, a)):
         if _repeats(context, whole, vector):
             if not context.units.have("product"):
-                raise NodeError(f"operands of shapes {a.order.shape} and {b.order.shape}: a number for each channel "
-                                "that the model computes; --features product puts that on the accelerator",
+                raise NodeError(f"operands of shapes {a.order.shape} and {b.order.shape}: one is a number for each "
+                                "channel that the model computes; --features product puts that on the accelerator",
                                 code="needs-unit", unit="product")
             return whole, vector
         if (turned := _turned_vector(context, whole, vector)) is not None and context.units.have("product"):
@@ -92,10 +92,10 @@ def unlike(a: Real | Pending | PendingTable, b: Real | Pending | PendingTable) -
     """Why two operands do not meet value by value."""
     if a.order.shape == b.order.shape:
         return NodeError(f"its operands of shape {a.order.shape} lie in different arrangements in memory, as "
-                         f"{a.moved_by or b.moved_by or 'one of them'} rearranged one of them; rearrange both, or what "
-                         "comes of them", code="rearranged")
-    return NodeError(f"operands of shapes {a.order.shape} and {b.order.shape}; the machine has operands of one shape, "
-                     "or one number for each channel, or for each pixel, as the other", code="operand-shapes")
+                         f"{a.moved_by or b.moved_by or 'one of them'} rearranged one of them; rearrange both, or the "
+                         "result", code="rearranged")
+    return NodeError(f"operands of shapes {a.order.shape} and {b.order.shape}; both must have one shape, or one of "
+                     "them a number for each channel, or for each pixel", code="operand-shapes")
 
 
 def _repeats(context: Context, whole: Real, vector: Real) -> bool:

@@ -42,8 +42,8 @@ class Context:
         real = self._placed(value, what)
         found = self._whole(real) or selected(self.graph, real) or joined(self.graph, real)
         if found is None:
-            raise NodeError(f"{what} is only a part of tensor {real.quantised.tensor} that cuts channels, or repeats "
-                            "one; the machine takes whole channels, so nothing but outputs of the model may follow",
+            raise NodeError(f"{what} is a part of tensor {real.quantised.tensor} that cuts channels, or repeats one; "
+                            "the machine takes whole channels, so such a part can only be an output of the model",
                             at=real.moved_by, code="rearranged")
         return found
 

@@ -1,7 +1,8 @@
 """What is said of nodes that the processor has, of a model that is quantised here.
 
-Of a model that others have quantised the reasons say where a QuantizeLinear and a DequantizeLinear would help. Nobody
-puts those into a float model: the quantiser leaves a value float for what reads or makes it, which is what to mend.
+Reasons say where a QuantizeLinear and a DequantizeLinear would help a model that is quantised already. A user puts none
+into a float model: the quantiser leaves a value float because of a node that reads or makes it, so the advice is about
+that node.
 """
 
 from dataclasses import replace
@@ -13,12 +14,12 @@ __all__ = ["of_float_model"]
 
 #: Code of a reason whose advice is a quantisation -> the advice instead, where the field names another node.
 _ADVICE = {
-    "made-by-processor": ("maker", "what brings that node over brings this one"),
-    "around-processor": ("maker", "what brings that node over brings this one"),
-    "not-quantised": ("reader", "it is float for that node, and what brings it over brings this one"),
+    "made-by-processor": ("maker", "with that node on the accelerator this one is, too"),
+    "around-processor": ("maker", "with that node on the accelerator this one is, too"),
+    "not-quantised": ("reader", "it is float for that node; with that node on the accelerator this one is, too"),
 }
 #: Of a value that nothing else is said of.
-_END = "the quantiser leaves the end of a model float, which the processor makes of what is quantised"
+_END = "the end of a float model stays float, so the processor computes it from quantised values"
 
 
 def of_float_model(cut: Partition) -> Partition:

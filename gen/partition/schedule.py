@@ -118,8 +118,8 @@ def _after_host(nodes: Sequence[Node], probed: Probed, based: Mapping[str, froze
         if node.name in probed.host:
             needed = node.name
         elif needed:
-            found[node.name] = Reason(f"its layer begins before node {needed}, which the processor has, and ends after "
-                                      "it; put QuantizeLinear and DequantizeLinear between the two",
+            found[node.name] = Reason(f"its layer begins before node {needed}, which runs on the processor, and ends "
+                                      "after it; put QuantizeLinear and DequantizeLinear between the two",
                                       code="around-processor", maker=needed)
         if needed:
             maker.update(dict.fromkeys(node.outputs, needed))

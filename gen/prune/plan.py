@@ -226,14 +226,14 @@ class Pruner:
         return model(last_that(states, lambda state: evaluator.accuracy(model(state)) >= least))
 
     def _too_few(self, budget: int, reached: int) -> PruneError:
-        return PruneError(f"{budget:,} cycles cannot be had by pruning: with all that can go it takes "
-                          f"{reached:,} on this machine; allow more, or take a larger one",
+        return PruneError(f"pruning cannot reach {budget:,} cycles: with all removed that can be, the model takes "
+                          f"{reached:,} on this machine; allow more, or take a larger machine",
                           code="cycle-budget", limit=budget)
 
     def _prune_channels(self, goal: Goal, evaluator: AccuracyEvaluator) -> onnx.ModelProto:
         if quantised_node(self._model) is not None:
-            raise PruneError("channels are taken out of float models; prune the model that this one was made from, and "
-                             "quantise it again", code="quantised-already")
+            raise PruneError("channels are removed from float models only; prune the model that this one was made "
+                             "from, and quantise it again", code="quantised-already")
         model = self._model
         if goal.share is not None:
             for _ in range(goal.rounds):

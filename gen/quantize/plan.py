@@ -100,8 +100,8 @@ class Plan:
                  f"{why}; a binary layer has plus or minus one number in each output channel"
                  for name, why in self.not_binary.items()]
         if self.scaling:
-            lines.append(f"node {', '.join(self.scaling)}: brings numbers of an input to one scale that differ in "
-                         "theirs by more than 8 times, so it stays float, and is the processor's")
+            lines.append(f"node {', '.join(self.scaling)}: scales numbers of an input that differ by more than 8 "
+                         "times to one range, so it stays float and runs on the processor")
         return tuple(lines)
 
 

@@ -85,8 +85,8 @@ def _misled(found: Mapping[str, Distribution], options: QuantizeOptions) -> tupl
     if not names:
         return ()
     more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
-    line = (f"warning: the range of least divergence clips more than it gains at {', '.join(names[:_NAMED])}{more}, "
-            f"so {len(names)} of {len(found)} ranges are of all values; --method mse may be better everywhere")
+    line = (f"warning: --method entropy clips more than it gains at {', '.join(names[:_NAMED])}{more}, so "
+            f"{len(names)} of {len(found)} ranges include all values; --method mse may be better everywhere")
     return (line,)
 
 

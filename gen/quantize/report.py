@@ -117,8 +117,8 @@ class Report:
         if worst is None or worst.sqnr_db is None or worst.sqnr_db >= _POOR:
             return ""
         return (f"warning: {worst} of output {output} are at {worst.sqnr_db:.1f} dB, and all together at {whole:.1f}, "
-                "as the others are much larger: more samples, or --equalize with --bias-correction, may help; so does "
-                "--keep-float with a node that makes both")
+                "as the others are much larger: more samples, --equalize with --bias-correction, or --keep-float with "
+                "a node that makes both may help")
 
     def to_dict(self) -> dict[str, Any]:
         return {**asdict(self), "warnings": list(self.warnings)}

@@ -148,8 +148,8 @@ def _remarks(calibration: Calibration, samples: Samples) -> tuple[str, ...]:
     """What there is to say of samples that were calibrated with."""
     few = (f"{calibration.samples}: warning: {len(samples)} samples are few to calibrate with; some hundred, as the "
            "model will see them, give better ranges") if len(samples) < FEW else ""
-    same = (f"{calibration.samples}: warning: nothing is held out of a single sample; what it has cost is told of the "
-            "one that ranges were taken from, and is too little") if calibration.hold_out and len(samples) == 1 else ""
+    same = (f"{calibration.samples}: warning: nothing can be held out of a single sample; the loss is measured on the "
+            "sample that ranges were taken from, and is too low") if calibration.hold_out and len(samples) == 1 else ""
     return tuple(filter(None, (samples.remark, few, same)))
 
 

@@ -52,7 +52,7 @@ def counted(run: Run, device: str, machine: int, model_sha256: str) -> Counted:
     """Of a run on a device that was opened to count. Raises CountedError for a device that has not counted."""
     found = [one.counters for one in run.inferences]
     if not all(one.get("cycles") and one["compute_busy"] for one in found):
-        raise CountedError(f"{device} has not counted what its engines do, as the functional simulation does not; "
+        raise CountedError(f"{device} does not count the cycles of its engines, nor does the functional simulation; "
                            "board:rtl does", code="no-counters")
     means = {name: sum(one[name] for one in found) / len(found) for name in COUNTERS}
     return Counted(format=_FORMAT, device=device, machine=machine, model_sha256=model_sha256,
@@ -80,5 +80,5 @@ def read_counted(path: Path, machine: int, model_sha256: str) -> Counted:
 def _require_same(path: Path, facts: Mapping[str, tuple[object, object]]) -> None:
     for name, (there, here) in facts.items():
         if there != here:
-            raise CountedError(f"{path}: counters of another {name} than this one; run the same file on the device",
+            raise CountedError(f"{path}: these are counters of another {name}; run the same file on the device",
                                code="other-run")

@@ -145,4 +145,4 @@ def test_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: py
     config = tmp_path / "config.json"
     config.write_text(NpuConfig.preset(16).to_json())
     assert main(["bench", "scale", "--config", str(config)]) == 2
-    assert "bench scale is of presets; leave --config out" in capsys.readouterr().err
+    assert "bench scale measures presets; leave --config out" in capsys.readouterr().err

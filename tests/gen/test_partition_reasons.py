@@ -51,8 +51,8 @@ def test_a_neighbour_of_such_an_operator(quantised: bool, builder: Builder, tmp_
     host = partition(read(builder.save(tmp_path))).host
     norm, *others = host
     assert host[norm].code == "needs-unit"
-    reason = (f"its input is float, and made by node {norm}, which the processor has; with QuantizeLinear and "
-              "DequantizeLinear after that, this node can be the accelerator's")
+    reason = (f"its input is the float result of node {norm}, which runs on the processor; with QuantizeLinear and "
+              "DequantizeLinear after that, this node can run on the accelerator")
     assert [host[other] for other in others] == ([] if quantised else [reason])
 
 
@@ -76,8 +76,8 @@ def test_what_helps_in_a_float_model(rng: np.random.Generator, tmp_path: Path) -
     b = FloatBuilder(rng, ["n", 3, 8, 8])
     length = b.node("Clip", b.node("ReduceL2", b.same_conv("x", 3, 4), axes=[1]), b.constant(np.float32(1e-6)))
     found = host(compiled(b.model(b.node("Add", length, length), rank=4), tmp_path))
-    reason = ("its input is float, and made by node {}, which the processor has; what brings that node over brings "
-              "this one")
+    reason = ("its input is the float result of node {}, which runs on the processor; with that node on the "
+              "accelerator this one is, too")
     clip, add = (next(name for name in found if name.startswith(op)) for op in ("clip", "add"))
     assert found[clip] == reason.format(next(name for name in found if name.startswith("reducel2")))
     assert "QuantizeLinear" not in found[add]

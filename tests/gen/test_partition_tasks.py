@@ -140,7 +140,7 @@ def test_a_layer_around_a_node_of_the_processor() -> None:
     layers = [SimpleNamespace(onnx_nodes=("before", "after")), SimpleNamespace(onnx_nodes=("last",))]
     probed = Probed({"host": "why"}, layers, {}, {}, frozenset(), {})  # type: ignore[arg-type]
     found, apart = tasks(nodes, probed)
-    assert [*apart] == ["after"] and "begins before node host, which the processor has" in apart["after"]
+    assert [*apart] == ["after"] and "begins before node host, which runs on the processor" in apart["after"]
     assert sum(len(task.nodes) for task in found) == 4
 
 

@@ -213,7 +213,7 @@ def test_a_budget_is_met(chain: onnx.ModelProto):
     uniform = prune_blocks(chain, 0.5, CONFIG)
     evaluator = AccuracyEvaluator.of(chain, random_inputs(chain, 16))
     assert evaluator.noise(pruned.model) < evaluator.noise(uniform)
-    with pytest.raises(ValueError, match="chain: 10 cycles cannot be had by pruning: with all that can go it takes"):
+    with pytest.raises(ValueError, match="chain: pruning cannot reach 10 cycles: with all removed"):
         pruner.prune(Goal(kind="block", cycles=10))
 
 
@@ -271,19 +271,19 @@ def test_pruning_by_accuracy(digits: Path, tmp_path: Path, capsys: pytest.Captur
 
 @pytest.mark.parametrize(("argv", "status", "message"), [
     (["--max-loss", "1"], 2, "--max-loss needs samples to measure by: --calibrate X.npz"),
-    (["--density", "0.5", "--channels", "apoz"], 2, "--density is of blocks; with --channels give --ratio"),
+    (["--density", "0.5", "--channels", "apoz"], 2, "--density counts blocks; with --channels give --ratio"),
     (["--ratio", "0.5"], 2, "--ratio goes with --channels"),
     (["--ratio", "0.5", "--density", "0.5"], 2, "not allowed with argument"),
     (["--budget-cycles", "9", "--unstructured"], 2, "--unstructured goes with --density"),
     (["--density", "0.5", "--iterations", "2"], 2, "--iterations goes with --ratio"),
     (["--threshold", "0.5"], 2, "--threshold goes with --channels or --unstructured"),
     (["--threshold", "-1", "--unstructured"], 2, "must be above 0, not -1"),
-    (["--threshold", "1", "--channels", "gamma", "--unstructured"], 2, "--unstructured is of weights"),
+    (["--threshold", "1", "--channels", "gamma", "--unstructured"], 2, "--unstructured removes single weights"),
     (["--density", "0.5", "--layers", "none*"], 1, "no layer has a name like 'none*'; layers: "),
     (["--density", "0.5", "--floor", "0.2"], 2, "--floor goes with --channels"),
     (["--ratio", "1.5", "--channels", "apoz"], 2, "must be above 0 and below 1, not 1.5"),
     ([], 2, "is required"),
-    (["--ratio", "0.5", "--channels", "apoz"], 1, "channels are taken out of float models"),
+    (["--ratio", "0.5", "--channels", "apoz"], 1, "channels are removed from float models only"),
 ])
 def test_errors(argv: list[str], status: int, message: str, digits: Path, tmp_path: Path,
                 capsys: pytest.CaptureFixture):

@@ -101,7 +101,7 @@ def test_how_many(count: int, held: int, model: Path, rng: np.random.Generator) 
     used = results[0].samples
     if not held:
         assert results[0].held is None and len(used) == 1
-        assert any("nothing is held out of a single sample" in remark for remark in results[0].remarks)
+        assert any("nothing can be held out of a single sample" in remark for remark in results[0].remarks)
         return
     apart = results[0].held
     assert apart is not None and (len(used), len(apart)) == (count - held, held)

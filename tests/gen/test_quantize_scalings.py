@@ -39,7 +39,7 @@ def test_scales_far_apart(form: str, rng: Rng, tmp_path: Path) -> None:
     assert normalisers(model) == names
     found = quantized(model, x)
     (line,) = found.remarks
-    assert line.startswith(f"node {', '.join(names)}: brings numbers of an input to one scale")
+    assert line.startswith(f"node {', '.join(names)}: scales numbers of an input")
     assert min(sqnr for sqnr in measure(found, {"x": x}).outputs.values() if sqnr is not None) > 28
     assert set(names) <= host(compiled(model, tmp_path)).keys()
 

@@ -315,7 +315,7 @@ def test_the_verilog_counts_as_the_time_model(counted: str, digits: Path):
 def test_a_device_beside_the_simulation(counted: str, digits: Path, capsys: pytest.CaptureFixture):
     """As the time model where the device counts so; where it does not, the largest difference is said."""
     capsys.readouterr()
-    assert "has not counted what its engines do" in error_line(
+    assert "does not count the cycles of its engines" in error_line(
         capsys, 1, "run", counted, "--input", str(digits / "digits_test.npz"), "--limit", "1", "--target",
         "board:functional", "--counters", "d.json", "--json")
     found = report(capsys, counted, "--run", "c.json")

@@ -71,7 +71,7 @@ def test_outputs_are_those_of_python(target: str, seed: int, rng: np.random.Gene
 
 @pytest.mark.parametrize("name, said", [
     ("Two", "must be small letters, digits and _"), ("2", "must be small letters"), ("", "must be small letters"),
-    ("uio", "the library has a part for"), ("value", "the library has a part for"), ("max", "the library has a part")])
+    ("uio", "of a part of the library"), ("value", "of a part of the library"), ("max", "of a part of the library")])
 def test_names_that_cannot_be(name: str, said: str, tmp_path: Path) -> None:
     with pytest.raises(ArgumentError, match=said):
         _package(tmp_path, name, "whole", 1)

@@ -55,7 +55,7 @@ def _pool_later(context: Context, value: Pending) -> PendingPool:
     if np.isfinite([value.low, value.high]).any():
         raise refusal(value, "its input")
     if not np.array_equal(value.order.ravel(), np.arange(value.order.size)) or value.order.ndim not in (3, 4):
-        raise NodeError("its input is a rearrangement; the machine moves whole pixels alone", code="rearranged")
+        raise NodeError("its input is a rearrangement; the machine moves only whole pixels", code="rearranged")
     windows = resolve(context.node.attributes, value.shape[1:])
     shape, ones = (value.shape[0], *windows.output), np.ones(value.shape[0])
     return PendingPool(

@@ -102,8 +102,8 @@ def matrix_product(context: Context, inputs: Inputs) -> Value:
     if context.node.op == "Gemm" and not isinstance(inputs[1], Constant | QuantisedConstant):
         raise NodeError("multiplies two activations; the machine has that as MatMul", code="two-activations")
     if attributes.get("transA"):
-        raise NodeError("transA makes samples of the features, which a machine of one sample cannot; transpose the "
-                        "weights instead (transB)", code="samples-axis")
+        raise NodeError("transA turns features into samples, and the machine computes one sample at a time; transpose "
+                        "the weights instead (transB)", code="samples-axis")
     if not isinstance(inputs[1], Constant | QuantisedConstant):
         return activations_product(context, inputs)
     weights, scale = _matrix(inputs[1], 0 if attributes.get("transB") else 1)

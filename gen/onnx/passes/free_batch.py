@@ -113,7 +113,7 @@ def _reshape(graph: onnx.GraphProto, fed: set[str], batch: int) -> None:
         # 0 is the axis of the input; where that is taken literally, the size that is left.
         literal = any(attribute.name == "allowzero" and attribute.i for attribute in node.attribute)
         if literal and -1 in shape:
-            raise GraphError(f"{title(node)}: its shape {shape.tolist()} has the batch and another size to be found; "
+            raise GraphError(f"{title(node)}: its shape {shape.tolist()} has the batch and another open size; "
                              "export the model with batch 1 or a symbolic one", code="fixed-batch")
         name = unique(f"{node.input[1]}/{_SAMPLES}", taken)
         taken.add(name)

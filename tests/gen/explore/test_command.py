@@ -94,7 +94,7 @@ def test_no_cache_keeps_nothing(kept: Path, capsys: pytest.CaptureFixture):
     (["--objectives", "accuracy"], 2, "needs samples to judge by: --input X.npz"),
     (["--vary", "input_depth=256,512", *(f"--vary={name}=" + ",".join(map(str, range(10))) for name in (
         "oc_lanes", "ic_lanes", "nnz_lanes", "side_depth", "acc_depth")), "--method", "grid"], 2, "200,000 points are"),
-    (["--limit", "3"], 2, "--limit is of the samples of --input"), (["--shape", "x=1,3"], 2, "--shape x: the inputs"),
+    (["--limit", "3"], 2, "--limit counts samples of --input"), (["--shape", "x=1,3"], 2, "--shape x: the inputs"),
     (["--method", "guess"], 2, "invalid choice: 'guess'"), (["--evaluations", "0"], 2, "--evaluations"),
     (["--jobs", "1", "--scheduler", "tcp://x:1"], 2, "exclude each other"), (["--seed", "-1"], 2, "must be a number"),
     (["--space", "nowhere.json"], 1, "nowhere.json: No such file"), (["--board", "x"], 2, "unknown board 'x'"),

@@ -96,7 +96,7 @@ def test_a_cluster_gives_the_same(processes: bool, space: Path, tmp_path: Path, 
 
 @pytest.mark.parametrize("options, status, words", [
     (["--vary", "macs=64"], 2, "--vary is for models"), (["--space", "x.json"], 2, "--space is for models"),
-    (["other.onnx"], 2, "stands alone"), (["--objectives", "lut"], 2, "no objective 'lut'"),
+    (["other.onnx"], 2, "leave the models out"), (["--objectives", "lut"], 2, "no objective 'lut'"),
     (["--jobs", "1", "--scheduler", "x"], 2, "exclude each other"), (["--images", "nowhere"], 2, "--images nowhere"),
     (["--method", "controller", "--objectives", "accuracy"], 2, "learns from a reward alone")])
 def test_refusals(options: list[str], status: int, words: str, space: Path, capsys: pytest.CaptureFixture):

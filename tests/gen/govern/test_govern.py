@@ -218,8 +218,9 @@ def test_refused_programs(folder: Path, capsys: pytest.CaptureFixture, rng: np.r
     save_program(small.workload().program, folder / "other.npu")
     (folder / "model.onnx").write_bytes(b"no model")
     for programs, shifts, message in (
-            (("exact.npu", "other.npu"), "", "the programs are for several machines"),
-            (("exact.npu",), "0,1", "--shifts: no program has streams"), (("model.onnx",), "", "compile it first")):
+            (("exact.npu", "other.npu"), "", "the programs are for different machines"),
+            (("exact.npu",), "0,1", "--shifts: no program has streams"),
+            (("model.onnx",), "", "compile the model first")):
         assert call(folder, programs=programs, shifts=shifts) == 2
         captured = capsys.readouterr()
         assert message in captured.err and captured.err.count("\n") == 1, captured.err
