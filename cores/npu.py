@@ -41,9 +41,9 @@ TRACE = {
 class Npu(Component):
     """One generated accelerator: AXI4-Lite registers in, AXI4 memory out. docs/architecture.md is its manual.
 
-    The ``trace`` ports show what each engine does in every cycle (`registers.ENGINE_STATES`) and for which instruction,
-    the instruction to be dispatched next and whether its queue is full, the tokens of STOREs that no load has taken,
-    and whether the machine is being stopped; leave them open in hardware.
+    The ``trace`` ports are for simulation; leave them open in hardware. In every cycle they show what each engine does
+    (`registers.ENGINE_STATES`) and for which instruction; the instruction to be dispatched next, and whether its queue
+    is full; the tokens of STOREs that no load has taken; and whether the machine is being stopped.
     """
 
     def __init__(self, config: NpuConfig):

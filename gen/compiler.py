@@ -53,9 +53,9 @@ def prepare(graph: Graph, config: NpuConfig, options: CompileOptions,
             samples: Mapping[str, np.ndarray] | None = None) -> Graph:
     """The graph that a program for these options computes.
 
-    It is pruned, and has narrow Winograd layers and layers of streams, if asked for; its parts lie on blocks of
-    channels, groups of channels share blocks evenly, long strides and multipliers of channels are several layers, and
-    maxima of 2x2 are taken where their input is stored, if the machine does that.
+    If asked for, it is pruned and has narrow Winograd layers and layers of streams. Its parts lie on blocks of
+    channels, and groups of channels share blocks evenly. Long strides, and multipliers of channels, become several
+    layers. Maxima of 2x2 are taken where their input is stored, if the machine does that.
 
     ``samples``: model inputs (N, ...) to which the shifts of such layers are fitted. Raises GraphError for a graph that
     breaks the IR's rules, UnfitError for what the machine cannot compute of it, CompileError for a machine that cannot

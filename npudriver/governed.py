@@ -33,13 +33,16 @@ class Governed:
 
 
 class GovernedModel:
-    """``models``: of each of the table's programs, loaded, all on one device.
+    """Runs the model of the level that charge and deadline ask for (docs/governor.md).
 
-    Before an inference the charge is read, a level chosen, and set: the register that shortens streams, which model
-    runs, and where the level has another clock or voltage, whatever ``set_clock`` does with the level; without it such
-    levels are refused. ``now_us``: microseconds from any beginning; without it the device's own time.
+    ``models``: of each of the table's programs, loaded, all on one device.
 
-    Raises LevelsFileError for a model or a unit that a level wants and that is not there.
+    Before an inference the charge is read and a level chosen. Setting it means: the register that shortens streams, the
+    model that runs, and, where the level has another clock or voltage, a call of ``set_clock`` with the level. Such
+    levels are refused without ``set_clock``. ``now_us``: microseconds from any beginning; without it the device's own
+    time.
+
+    Raises LevelsFileError for a model or a unit that a level needs and that is not there.
     """
 
     def __init__(self, governor: Governor, models: Sequence[LoadedModel], battery: Battery, *,

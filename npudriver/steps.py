@@ -1,10 +1,15 @@
 """The processor's part of the work, on an input on its way in or an output on its way out.
 
-Arrays have the sample axis first. The kinds of steps, and what each is given: quantize (scale, zero_point, unsigned),
-dequantize (the same), softmax (axis), reshape (shape, -1 for samples), transpose (axes), gather (index: places in a
-flattened sample, an array of the result's shape without samples), retype (unsigned: from int8 to uint8, or back; values
-are shifted by 128), join (parts, constant, scale, bias): channel ``c`` of a sum that int8 does not hold is ``constant``
-and the values of channels ``c``, ``c + C``, ... together; float32 after ``scale`` and ``bias``.
+Arrays have the sample axis first. The kinds of steps, and the fields of each:
+
+* quantize, dequantize: scale, zero_point, unsigned.
+* softmax: axis.
+* reshape: shape, -1 for samples.
+* transpose: axes.
+* gather: index, an array of the result's shape without samples; its values are places in a flattened sample.
+* retype: unsigned. int8 becomes uint8, or back; values are shifted by 128.
+* join: parts, constant, scale, bias. Sums that int8 does not hold are in several channels: channel ``c`` of the result
+  is ``constant`` plus the values of channels ``c``, ``c + C`` and so on, in float32 after ``scale`` and ``bias``.
 """
 
 from __future__ import annotations

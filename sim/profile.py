@@ -1,8 +1,8 @@
 """Where the cycles of a program go, layer by layer; from the time model or from a trace of the RTL alike.
 
-Every cycle belongs to one layer, so layers add up to the whole: an instruction of the compute queue (COMPUTE, POOL) has
-the cycles from the end of the one before it to its own end, hence also its wait for data, tokens and weights; what
-follows the last one (its stores, END) goes to the last one's layer.
+Every cycle belongs to one layer, so layers add up to the whole. An instruction of the compute queue (COMPUTE, POOL) has
+the cycles from the end of the one before it to its own end, its wait for data, tokens and weights among them. The
+cycles after the last one (its stores, END) go to the last one's layer.
 
 A layer's cycles are its useful ones, those of lanes that had nothing useful to do, and stalls, each with its cause.
 """

@@ -23,9 +23,11 @@ def pack_map(values: np.ndarray) -> np.ndarray:
 
 
 def sign_runs(box: np.ndarray, padding: np.ndarray, *, pair: bool) -> tuple[np.ndarray, np.ndarray]:
-    """What a load of signs brings into entries of a padded box, int8 (blocks, rows, cols, tn): int8 (blocks, rows,
-    entries, bytes); and of ``padding``, bool (blocks, rows, cols), what it says of them: bool (blocks, rows, entries,
-    2), of the pixel that each half has. Of ``pair`` an entry has a pixel and its right neighbour.
+    """What a load of signs writes into entries: int8 (blocks, rows, entries, bytes), and which halves are padding: bool
+    (blocks, rows, entries, 2).
+
+    The box is int8 (blocks, rows, cols, tn) with its padding, which ``padding`` marks: bool (blocks, rows, cols). With
+    ``pair`` an entry has a pixel and its right neighbour, a half each.
     """
     signs = pack_signs(box).view(np.int8)
     if not pair:

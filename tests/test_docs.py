@@ -2,6 +2,7 @@
 
 import re
 import shlex
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -74,3 +75,10 @@ def test_names_of_the_glossary_are_in_the_code():
     named = set(re.findall(r"`(?:\w+\.)*(\w+)`", (ROOT / "docs" / "glossary.md").read_text()))
     known = set(re.findall(r"\w+", code))
     assert len(named) > 30 and named - known - {"py"} == set()
+
+
+def test_terms_of_the_glossary_have_one_meaning():
+    lines = re.findall(r"^\| (.+?) \| (.+) \|$", (ROOT / "docs" / "glossary.md").read_text(), re.M)
+    terms = [term for terms, _ in lines for term in terms.split(", ") if terms not in ("word", "---")]
+    assert len(terms) > 150 and [term for term, count in Counter(terms).items() if count > 1] == []
+    assert [meaning for _, meaning in lines if "Also" in meaning] == []

@@ -9,7 +9,7 @@ from .isa import HEADER, INSTRUCTION_BYTES, LAYOUTS, Field, Kind, Opcode, Queue
 from .isa_features import reserved_fields, telling_bits
 
 __all__ = [
-    "INDEX_BITS", "QueueEntry", "bits_of", "field_or_zero", "field_shape", "flags_of", "instruction_layout",
+    "INDEX_BITS", "QueuedInstruction", "bits_of", "field_or_zero", "field_shape", "flags_of", "instruction_layout",
     "is_kind", "is_operation", "kind_flags", "opcode_of", "queue_layout",
 ]
 
@@ -83,4 +83,4 @@ def flags_of(field: Value, kinds: type[Kind], config: object) -> Value:
 
 
 #: What travels from the dispatcher to an engine.
-QueueEntry = data.StructLayout({"index": unsigned(INDEX_BITS), "word": unsigned(8 * INSTRUCTION_BYTES)})
+QueuedInstruction = data.StructLayout({"index": unsigned(INDEX_BITS), "word": unsigned(8 * INSTRUCTION_BYTES)})

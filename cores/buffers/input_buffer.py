@@ -13,7 +13,7 @@ from ..lib.component import Component
 from ..timing.buffers import InputBufferTiming
 from .entry_marks import entry_marks
 
-__all__ = ["ENTRY_BITS", "BankShape", "BufferWrite", "InputBuffer", "KeptBeat", "buffer_address_bits", "kept_port"]
+__all__ = ["ENTRY_BITS", "BankShape", "BufferWrite", "InputBuffer", "LocalBeat", "buffer_address_bits", "kept_port"]
 
 #: Bits in which entries are computed: a legal entry plus the widest field of an instruction that names entries or moves
 #: from one to another. So what is past the end is seen before it wraps.
@@ -43,7 +43,7 @@ def BufferWrite(config: NpuConfig) -> wiring.Signature:  # noqa: N802 - a signat
     })
 
 
-def KeptBeat(config: NpuConfig) -> data.StructLayout:  # noqa: N802 - a layout
+def LocalBeat(config: NpuConfig) -> data.StructLayout:  # noqa: N802 - a layout
     """A beat of a local STORE on its way into the bank that is enabled; none is 0."""
     return data.StructLayout({
         "enable": config.banks, "address": buffer_address_bits(config), "payload": config.beat_bits,
@@ -55,7 +55,7 @@ def kept_port(config: NpuConfig, flow: Flow) -> dict[str, wiring.Member]:
 
     Nothing holds such a beat up: it goes before all else that is to be written.
     """
-    return {"kept": flow(KeptBeat(config))} if config.local_store else {}
+    return {"kept": flow(LocalBeat(config))} if config.local_store else {}
 
 
 class _Values:

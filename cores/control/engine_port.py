@@ -7,7 +7,7 @@ from amaranth.hdl import Module, Value
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import Flow, In, Out, connect, flipped
 
-from ..arch.instruction_layout import INDEX_BITS, QueueEntry
+from ..arch.instruction_layout import INDEX_BITS, QueuedInstruction
 from ..arch.isa import HEADER, OPERATIONS, Opcode, Queue
 from ..arch.registers import STATE_BITS, settings_of
 from ..bus.axi import ErrorReport
@@ -54,7 +54,7 @@ class EnginePort(wiring.Signature):
         takes = [giver for giver, taker in token_takers() if taker == queue]
         posts = [taker for giver, taker in token_takers() if giver == queue]
         members = {
-            "queue": In(stream.Signature(QueueEntry)),  # instructions, in order
+            "queue": In(stream.Signature(QueuedInstruction)),  # instructions, in order
             **{f"{giver.name.lower()}_level": In(token_bits(giver, queue)) for giver in takes},  # tokens of that queue
             **{f"{giver.name.lower()}_take": Out(TAKE_BITS) for giver in takes},  # of these, taken now
             **{f"post_{taker.name.lower()}": Out(1) for taker in posts},  # a token for that queue

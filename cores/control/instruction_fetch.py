@@ -9,7 +9,7 @@ from amaranth.lib.wiring import In, Out
 
 from ..arch.axi import AxiResponse
 from ..arch.error_codes import ErrorCode
-from ..arch.instruction_layout import INDEX_BITS, QueueEntry, opcode_of
+from ..arch.instruction_layout import INDEX_BITS, QueuedInstruction, opcode_of
 from ..arch.isa import INSTRUCTION_BYTES, Opcode, Queue
 from ..arch.isa_features import is_supported, used_bits
 from ..bus.axi import ErrorReport, read_data_layout, read_request_layout
@@ -43,7 +43,7 @@ class InstructionFetch(InstructionFetchTiming, Component):
     def __init__(self, config: NpuConfig):
         assert {queue: fifo.LATENCY for queue, fifo in self.QUEUES.items()} == self.QUEUE_LATENCIES
         self.config = config
-        entry = stream.Signature(QueueEntry)
+        entry = stream.Signature(QueuedInstruction)
         super().__init__({
             "start": In(1),                        # begin at ``program_address``
             "program_address": In(config.address_width),  # bus address of the program, a multiple of 4096

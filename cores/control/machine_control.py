@@ -19,11 +19,13 @@ class MachineControl(MachineControlTiming, Component):
     The first error counts; of several in one cycle, that of the lowest ``sources`` number. `ERROR_CYCLES` later it
     raises ``halt`` until ``bus_idle``, then ``reset`` for a cycle (for everything but this, the register file and the
     counters), then ``error``. ``stop`` does the same without an error. ``timeout`` cycles without ``progress`` are an
-    error as well, with ``stalled_index``; 0 is never. If the bus stays silent that long during the halt too, ``error``
-    comes up while ``busy`` stays (after ``stop`` it is a TIMEOUT as well): nothing can be started until the bus has
-    answered, and when it has, ``busy`` falls and nothing else is reported.
+    error as well, with ``stalled_index``; a ``timeout`` of 0 is never reached.
 
-    ``clear`` drops an error's code too; an error that has not come up yet stays.
+    The bus may stay silent that long during the halt, too. Then ``error`` comes up while ``busy`` stays; after ``stop``
+    it is a TIMEOUT as well. Nothing can be started until the bus has answered. Then ``busy`` falls, and no other error
+    is reported.
+
+    ``clear`` drops an error's code, too; an error that has not come up yet stays.
 
     ``irq`` is a register, so it has no glitches. It rises and falls with ``done`` and ``error``, at the same edge, and
     with ``irq_enable`` a cycle later.

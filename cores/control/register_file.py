@@ -36,11 +36,11 @@ _ALWAYS_OPEN = ("timeout", "irq_enable")
 class RegisterFile(Component):
     """AXI4-Lite slave with the registers of ``registers.registers_of(config)``.
 
-    A write takes two cycles and is answered in the third, in which a command comes too; a read three, and up to
-    ``len(COUNTERS)`` more for a counter, whose sum comes from ``PerformanceCounters``; reading its low half keeps the
-    high one. Byte strobes count.
-    Reserved addresses read as zero, writes to them and to read-only registers do nothing, nor do writes while ``busy``
-    to what a run works by; the answer is always OKAY. Bits that a register has no use for read as zero.
+    A write takes two cycles and is answered in the third, in which a command is given, too. A read takes three, and
+    that of a counter up to ``len(COUNTERS)`` more, as ``PerformanceCounters`` adds it up. Reading the low half of a
+    counter keeps the high half for the next read. Byte strobes count. Reserved addresses read as zero. Writes to them
+    and to read-only registers do nothing; nor do writes while ``busy`` to registers that a run depends on. The answer
+    is always OKAY. Unused bits of a register read as zero.
     """
 
     def __init__(self, config: NpuConfig):

@@ -3,7 +3,7 @@
 from amaranth.hdl import Module, Value
 from amaranth.lib import data
 
-from ..arch.instruction_layout import QueueEntry, field_shape, is_operation, queue_layout
+from ..arch.instruction_layout import QueuedInstruction, field_shape, is_operation, queue_layout
 from ..arch.isa import Opcode, Queue
 from ..config import NpuConfig
 from ..lib.component import record
@@ -18,7 +18,7 @@ LoadKind = data.StructLayout({op.name.lower(): 1 for op in (Opcode.LOAD_ACT, Opc
 
 #: An instruction, which load it is, and a number that follows from its fields: pixels of a row with its padding
 #: (LOAD_SET); of a load, rows of a block with those of padding.
-LoadContext = data.StructLayout({"entry": QueueEntry, "kind": LoadKind, "extent": EXTENT_BITS})
+LoadContext = data.StructLayout({"entry": QueuedInstruction, "kind": LoadKind, "extent": EXTENT_BITS})
 
 #: What an ``extent`` is the sum of: padding, data, padding.
 ExtentParts = data.StructLayout({

@@ -7,7 +7,7 @@ from amaranth.lib.wiring import In, Out
 from ..arch.error_codes import ErrorCode
 from ..arch.instruction_layout import INDEX_BITS, field_shape
 from ..arch.isa import Opcode
-from ..buffers.input_buffer import KeptBeat, buffer_address_bits
+from ..buffers.input_buffer import LocalBeat, buffer_address_bits
 from ..bus.axi import ErrorReport
 from ..config import NpuConfig
 from ..lib.component import Component, record
@@ -42,7 +42,7 @@ class LocalWriter(LocalWriterTiming, Component):
         super().__init__({
             "run": In(stream.Signature(LocalRun(config))),  # where the next beats go
             "data": In(stream.Signature(config.beat_bits)),  # the runs' beats, in order
-            "kept": Out(KeptBeat(config)),  # a beat on its way, for one cycle
+            "kept": Out(LocalBeat(config)),  # a beat on its way, for one cycle
             "posted": Out(1),               # the beats of a STORE that posts a token can be read
             "error": Out(ErrorReport),      # a beat beyond the last entry
         })

@@ -107,9 +107,14 @@ class RequantizerLane(Component):
     18 bits, or of ``halves`` on two of 18 x 18 bits.
 
     Latency 8 from ``source`` (cycle 2) to ``output`` (cycle 10), one value a cycle. The second stage sends
-    ``residual``, then ``output`` through the same multiplier: the first total is -b * multiplier_b - constant, the
-    second a * multiplier_a minus that, or of a negative a times another factor, or ``source`` is what the residual's
-    turn left in ``total``. `LaneControl` says which cycle does what. Golden models: ``sim.golden.requantize``,
+    ``residual``, then ``output`` through the same multiplier. The first total is -b * multiplier_b - constant. The
+    second is
+
+    * with STORE_ADD a * multiplier_a minus the first;
+    * with STORE_LEAKY a times the factor of its sign;
+    * with STORE_MULTIPLY a times what the residual's turn has left in ``total``.
+
+    `LaneControl` says which cycle does what. Golden models: ``sim.golden.requantize``,
     ``sim.store_operations.residual_add``, ``sim.store_operations.leaky``, ``sim.store_operations.product``.
 
     ``packs``: ``negative`` is the sign before the clip, in cycle 9; ``merge`` is ORed into ``output``, a cycle earlier.

@@ -25,22 +25,27 @@ _STATE = STATE_CODES["store"]
 class StoreSequencer(StoreSequencerTiming, Component):
     """Takes the store queue's instructions and issues the pixels of each STORE.
 
-    A pixel sets out when all it needs is there: the block's channel parameters, ``room`` after the requantizer, with a
-    second stage a residual unless that is STORE_LEAKY, or has that of the block's first pixel, with ``pooled`` a beat
-    of the pool unit. Of Winograd tiles the words of its sum are read first, one a cycle, and ``issue`` is valid with
-    the last. Between blocks there is no gap if the next parameters are there. The set operations wait until the
-    requantizer has ``drained``, as it reads ``chain``.
+    A pixel is issued when all that it needs is there:
 
-    The word of the next position is read in every cycle, whether a pixel sets out or not; a residual is taken
-    `RESIDUAL_CYCLES` after its pixel's first word: neither the accumulators' enable nor the side ring waits for all
+    * the block's channel parameters, and ``room`` after the requantizer;
+    * with a second stage its residual, but not with STORE_LEAKY, nor where the block's first pixel has had the residual
+      for all of them;
+    * with ``pooled`` a beat of the pool unit.
+
+    Of Winograd tiles the words of its sum are read first, one a cycle, and ``issue`` is valid with the last. Between
+    blocks there is no gap if the next parameters are there. The set operations wait until the requantizer has
+    ``drained``, as it reads ``chain``.
+
+    The word of the next position is read in every cycle, whether a pixel is issued or not. A residual is taken
+    `RESIDUAL_CYCLES` after its pixel's first word. So neither the accumulators' enable nor the side ring waits for all
     that a pixel waits for.
 
-    An operation that loads leaves the queue with the last beat of what it loads; these are taken from the cycle
-    after that in which it could have left.
+    An operation that loads leaves the queue with the last beat that it loads. Its beats are taken from the cycle after
+    that in which it could have left.
 
-    The next instruction waits until all runs are taken. A bank that cannot hold the tile is a BUFFER error, as is a
-    local row that begins outside the input buffer; a STORE without STORE_SET and STORE_REQUANT in front of
-    it is ILLEGAL. After an error nothing moves until reset. ``state`` is that of the cycle before.
+    The next instruction waits until all runs are taken. A bank that cannot hold the tile is a BUFFER error, and so is a
+    local row that begins outside the input buffer. A STORE without STORE_SET and STORE_REQUANT in front of it is
+    ILLEGAL. After an error nothing moves until reset. ``state`` is that of the cycle before.
     """
 
     #: Ports that are those of the engine; its token and error may also be those of a local STORE's writer.

@@ -62,11 +62,11 @@ class Machine:
 class Area:
     """``totals`` and ``components`` as a synthesis report has them.
 
-    ``error``: the largest relative error of a total when each machine of the family, or of one with the same LUTs, was
-    reckoned from the others, but for those without which a term's cost would not be known; 0 of a machine that is in
-    the table, None where too few are in it to tell, none with a unit that this one has, or none as large.
-    ``nearest``: in words, the machine of the table that is most like this one where it is larger or smaller than all
-    of them, else "". ``now``: not of an earlier state of the hardware.
+    ``error``: the largest relative error of a total over the machines of the family (or of one with the same LUTs),
+    each of them estimated from the others. Machines without which the cost of a term would not be known are left out.
+    It is 0 for a machine that is in the table, and None where the table cannot tell: it has too few machines, none with
+    a unit that this one has, or none as large. ``nearest``: in words, the machine of the table that is most like this
+    one, where it is larger or smaller than all of them; else "". ``now``: not of an earlier state of the hardware.
     """
 
     family: str

@@ -73,9 +73,10 @@ def measure_ports(family: str, beat_bits: int) -> dict[str, Any]:
 
 
 def listed() -> list[dict[str, Any]]:
-    """The machines that are in the table, as ``MACHINES`` names them: what each takes, also in percent of its board's
-    device, how far from that the others have it reckoned (``error_%``), and whether it was synthesised from the sources
-    at hand (``now``).
+    """The machines in the table, named as in ``MACHINES``: what each takes, also in percent of its board's device.
+
+    ``error_%``: how far the estimate from the other machines is from that. ``now``: whether it was synthesised from the
+    sources at hand.
     """
     known = {(one.family, one.config): number for number, one in enumerate(machines())}
     rows = []

@@ -139,11 +139,12 @@ def _largest(mapped: MappedGraph, end: int) -> dict[str, Reason]:
 def _lifetimes(mapped: MappedGraph) -> dict[str, Lifetime]:
     """When each tensor is needed, wherever it is.
 
-    That a STORE may overwrite what an earlier step has loaded needs no token of its own: it comes after a COMPUTE of
-    its step, that one after a LOAD_ACT of it, and the queue of loads has the earlier step's before that one. A step
-    that finds its input in the input buffer has no LOAD_ACT, so what is loaded is needed until one that has follows.
-    Only side data may be loaded when the next step has begun (`gen.lowering`): what is added is kept for one step more.
-    A tensor and its parts are needed from the first that is written to the last that is read.
+    A STORE may overwrite what an earlier step has loaded, and needs no token for that: it comes after a COMPUTE of its
+    own step, which comes after a LOAD_ACT of that step, and the load queue has the earlier step's loads before that
+    LOAD_ACT. A step that finds its input in the input buffer has no LOAD_ACT, so loaded tensors are needed until a step
+    follows that has one. Only side data may be loaded after the next step has begun (`gen.lowering`), so tensors that
+    are added are kept for one step more. A tensor and its parts are needed from the first write to the last read of any
+    of them.
     """
     graph, steps, loading = mapped.graph, mapped.steps, _loading(mapped)
     times = {tensor: Lifetime(-1, -1) for tensor, _ in graph.inputs.values()}

@@ -97,9 +97,10 @@ def _runs(targets: np.ndarray, places: np.ndarray, longest: int) -> Iterator[tup
 
 
 def _boxes(targets: np.ndarray, places: np.ndarray, entries: int, banks: int) -> list[_Box]:
-    """Pixels ``places``, that become ``targets``, which ascend, in boxes of at most so many ``entries`` of a bank; of
-    two rows that could follow a box's first one, the next as they lie after, and the next as they lay before, that
-    which makes the larger box does.
+    """Cut pixels into boxes of at most so many ``entries`` of a bank.
+
+    ``places``: of each pixel; ``targets``: where each goes, ascending. Two rows could follow the first one of a box:
+    the next in the order of targets, and the next in the order of places. The one that makes the larger box does.
     """
     runs = list(_runs(targets, places, min(_MAX_COLS, entries * banks)))
     free = {(target, source): count for target, source, count in runs}

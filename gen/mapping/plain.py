@@ -132,7 +132,7 @@ class PlainMapping(ConvMapping):
     modes = {
         "dense": "all weights, an output channel on each lane",
         "sparse": "only the weights that pruning has left",
-        "narrow": "few output channels, spread over all lanes",
+        "spread": "few output channels, spread over all lanes",
         "depthwise": "one input channel at a time, with most lanes idle",
     }
 
@@ -152,7 +152,7 @@ class PlainMapping(ConvMapping):
         if self.layer.depthwise:
             return "depthwise"
         if self.plan.spread and len(self.tiles) == 1:
-            return "narrow"
+            return "spread"
         return "sparse" if self.is_sparse else "dense"
 
     @cached_property

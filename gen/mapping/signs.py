@@ -1,8 +1,8 @@
 """Entries of signs: where a layer on the binary unit finds its input, how its taps share entries, its packed weights.
 
-An entry has room for the signs of eight int8 blocks. A layer of at most four can have two neighbouring pixels in it, so
-that one step of the unit is two taps of a row of the kernel: it then is a layer with one column of taps, whose input
-blocks are pairs of its columns, and the last one by itself where their number is odd.
+An entry has room for the signs of eight int8 blocks. A layer of four blocks at most can have two neighbouring pixels in
+an entry, so that one step of the unit does two taps of a row of the kernel. Such a layer has one column of taps. Its
+input blocks are pairs of the kernel's columns, and the last column by itself where their number is odd.
 """
 
 from dataclasses import dataclass, fields, replace

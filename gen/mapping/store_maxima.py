@@ -1,7 +1,7 @@
 """Maxima of 2x2 that the stores of the layer before take: a pooling layer that is no layer any more.
 
-Decision 18. The layer before is one whose tiles have whole windows and whose rows lie in accumulator words of their
-own; where the two together would take longer, or no tile of them fits, both stay as they are.
+Decision 18. The layer before has tiles of whole windows, and its rows lie in accumulator words of their own. Both
+layers stay as they are where together they would take longer, or where no tile of them fits.
 """
 
 from collections.abc import Iterator, Mapping

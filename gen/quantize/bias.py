@@ -1,9 +1,9 @@
-"""The mean error of each layer's output, taken out of its bias.
+"""The mean error of each layer's output, corrected in its bias.
 
-Rounded weights and clipped activations shift a channel's mean; as a constant, that goes into the bias for nothing
+Rounded weights and clipped activations shift a channel's mean. The shift is a constant, so correcting it costs nothing
 (Nagel et al., "Data-Free Quantization Through Weight Equalization and Bias Correction", ICCV 2019, section 4.2, in its
-empirical form). Layers are corrected in their order, each after those that are corrected already: its output is
-computed from the corrected outputs of the layers in front of it.
+empirical form). Layers are corrected in order: a layer's output is computed from the corrected outputs of the layers in
+front of it.
 """
 
 import numpy as np

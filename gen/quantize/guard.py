@@ -16,10 +16,10 @@ _DECIBELS, _POINTS = 3.0, 1.0
 def excess(report: Report, points: float) -> str:
     """What a model has lost beyond ``points``, where, and what would help; "" if it has not.
 
-    A point is a hundredth: of the labels' right answers; of a detector's mAP at an overlap of 0.5; without either, of
-    the answers of the first output, if they are scores of classes; else of an output's energy that is noise, so 1 is
-    20 dB. A range that clips more than it gains is too much whatever the answers are: a few hundred samples do not show
-    all that it costs.
+    A point is a hundredth of, in this order: the labels' right answers; a detector's mAP at an overlap of 0.5; the
+    answers of the first output, if they are scores of classes; an output's energy that is noise, of which 1 is 20 dB. A
+    range that clips more than it gains is too much whatever the answers are, as a few hundred samples do not show all
+    that it costs.
     """
     lost = _lost(report, points)
     rows = report.clipped

@@ -21,8 +21,8 @@ _REPEATING, _ARRANGING = ("Expand", "Tile"), ("Reshape", "Transpose", "Unsqueeze
 
 
 class HeadMatrices(Rewriting):
-    """One matrix in the place of those of heads, (H, C, M), after (B, H, N, C) or in front of its transpose; and a
-    matrix for all heads that is in front.
+    """Replaces the matrices of heads, (H, C, M), by one matrix, after (B, H, N, C) or in front of its transpose; so,
+    too, one matrix for all heads that is in front.
     """
 
     OPERATORS = frozenset(("MatMul",))

@@ -32,8 +32,10 @@ _HOMOGENEOUS = ("Relu", "LeakyRelu", "MaxPool", "AveragePool", "GlobalAveragePoo
 
 def balance_joins(model: onnx.ModelProto, samples: Samples, options: QuantizeOptions
                   ) -> tuple[onnx.ModelProto, dict[str, str]]:
-    """``model``, or a copy of it in which small inputs of Concats are multiplied; and for each product that Concat's
-    result, whose range it is to have, so that it is written into that as it is.
+    """Multiply small inputs of Concats, so that the parts have one range.
+
+    Returns ``model``, or a copy of it with the products; and product -> the result of its Concat. A product gets that
+    result's range, so it is written into the whole without another rounding.
     """
     found = _Joins(model, options)
     names = sorted({name for node in found.nodes for name in node.input})

@@ -1,9 +1,10 @@
-"""LayerNormalization, and RMSNormalization, that are written as their steps, as exporters write them in opsets that
-lack them.
+"""LayerNormalization and RMSNormalization in models that have their steps instead, as exporters write them in opsets
+without these operators.
 
-(x - mean) / sqrt(mean of squares + epsilon), or x in place of the difference, with a Mul and an Add of constants after
-it, over the last axis or over the channels of a map, which are brought last in front of it and back after it. The
-squares are those of the difference, or of x, less the mean's; and Keras has x * factor + (bias - mean * factor).
+The form is (x - mean) / sqrt(mean of squares + epsilon), with x in place of the difference for an RMSNormalization, and
+a Mul and an Add of constants after it. It is over the last axis, or over the channels of a map; the latter are moved to
+the last axis in front of it, and back after it. The squares are those of the difference, or those of x less the mean's.
+Keras writes the end as x * factor + (bias - mean * factor).
 """
 
 from collections.abc import Iterator

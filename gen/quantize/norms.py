@@ -1,10 +1,12 @@
 """Normalisations over pixels, as the layers that make them.
 
-InstanceNormalization and GroupNormalization take mean and variance of all pixels of a channel, or of a group of
-channels; a LayerNormalization or RMSNormalization of several axes of (N, C, ...) does so of a channel, or of all, the
-latter without the mean. Each step is a layer of
-the machine, the scale of whose result samples tell: averages of pixels; those of a group's channels, as 1x1
-convolutions; a difference; its square, as a table, with averages again; the inverse root, as a table; and a product.
+InstanceNormalization takes mean and variance of all pixels of a channel, GroupNormalization of a group of channels. A
+LayerNormalization or RMSNormalization of several axes of (N, C, ...) takes them of a channel, or of all channels; an
+RMSNormalization has no mean.
+
+Each step is a layer of the machine, and samples tell the scale of its result: averages of pixels; averages of a group's
+channels, as 1x1 convolutions; a difference; its square, as a table, with averages again; the inverse root, as a table;
+and a product.
 """
 
 from collections.abc import Iterator

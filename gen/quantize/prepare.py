@@ -72,13 +72,13 @@ def quantised_node(model: onnx.ModelProto) -> onnx.NodeProto | None:
 
 
 def prepare(model: onnx.ModelProto, whole: Collection[str] = ()) -> onnx.ModelProto:
-    """``model`` with the same results; it stays as it is. Types and shapes of its values are in ``value_info``.
-    Nodes of the names ``whole`` are not taken apart.
+    """A copy of ``model`` with the same results, of float32 layers that can be quantised. Types and shapes of its
+    values are in ``value_info``. Nodes of the names ``whole`` are not taken apart.
 
-    Weights that are integers become the numbers that they stand for, and so do activations of 16 bits, and those that
-    are quantised while the model runs; all float numbers become float32. onnxruntime's basic optimisations fold
-    constants, and batch norms and constant operands into the layers in front of them. Raises QuantizeError for a model
-    that is quantised already, or that onnxruntime does not take.
+    Integer weights, activations of 16 bits, and those that are quantised while the model runs become the float numbers
+    that they stand for. All float numbers become float32. onnxruntime's basic optimisations fold constants; they also
+    fold batch norms and constant operands into the layers in front of them. Raises QuantizeError for a model that is
+    quantised already, or that onnxruntime does not take.
     """
     if (node := quantised_node(model)) is not None:
         raise QuantizeError(f"node {node.name} ({node.op_type}): the model is quantised already, or a part of it; give "

@@ -34,8 +34,10 @@ def move_shifts(model: onnx.ModelProto) -> onnx.ModelProto:
 
 
 def fold_shifts(model: onnx.ModelProto) -> onnx.ModelProto:
-    """Sign(x + c) -> Sign(x), of an x whose layer has c in its bias, where all else that reads x is a layer that takes
-    -c, or a sum with one; so, too, x + c that alone reads x. The numbers are the same but for the order of sums.
+    """Sign(x + c) becomes Sign(x), with c in the bias of the layer that makes x.
+
+    x may have other readers, if each is a layer that can take -c in its own bias, or a sum with such a layer; or x + c
+    may be the only reader of x. The numbers stay the same up to the order of sums.
 
     An x that is PRelu(v), with slopes s of 1 at most, becomes ``v + Relu((s - 1) * v)`` for that, with c in v.
     """

@@ -112,13 +112,15 @@ def open_application(path: Path, config: NpuConfig | None, options: CompileOptio
                      progress: Callable[[str], None] = lambda text: None) -> Application:
     """As `gen.run.workload.open_workload`; what the accelerator does not take of a model is left to the processor.
 
-    That is what the importer refuses, and what turns out later to be more than the machine can compute. All of it that
-    a round finds is left at once, so there is seldom more than one.
+    That is what the importer refuses, and what turns out later to be more than the machine can compute. Each round
+    leaves all of it that it finds to the processor, so there is seldom a second one.
 
-    ``content`` is a quantised model in place of the one at ``path``, which names it; it goes without ``calibration``,
-    which quantises a float model, and what one that is quantised in part lacks for its layers to stay on the
-    accelerator. ``progress`` hears what is done. Raises FloatModelError where it cannot, or has nothing to do;
-    UnfitNodesError where nothing would be left for the accelerator.
+    ``content`` is a quantised model in place of the one at ``path``, which names it; ``calibration`` does not go with
+    it. ``calibration`` quantises a float model. Of a model that is quantised in part it adds the ranges without which
+    layers would leave the accelerator. ``progress`` hears what is done.
+
+    Raises FloatModelError where the calibration cannot do so, or has nothing to do; UnfitNodesError where nothing would
+    be left for the accelerator.
     """
     options, host = options or CompileOptions(), host or HostOptions()
     if content is None and is_program(path):

@@ -79,11 +79,13 @@ def _head_of(session: TrainingSession) -> AnyHead:
 
 def part_of_pictures(pixels: Tensor, objects: Tensor, begin: Tensor, share: Tensor,
                      mirrored: Tensor) -> tuple[Tensor, Tensor]:
-    """Of each picture (N, C, H, W) the part from ``begin`` (N, 2), x and y, on, a ``share`` (N,) of its sides, as large
-    as the whole; where that is beyond the picture there are zeros. ``mirrored``: (N,) left and right change places.
+    """Cut a part out of each picture (N, C, H, W), and enlarge it to the size of the whole.
 
-    Objects, rows as `gen.detection.heads.base.Head.loss` takes them, whose centre is not in the part are gone, and the
-    others end where it ends (Liu and others, SSD, section 2.2).
+    ``begin``: (N, 2), x and y of the part's corner. ``share``: (N,), of the picture's sides. What is beyond the picture
+    is zero. ``mirrored``: (N,), whether left and right change places.
+
+    ``objects`` are rows as `gen.detection.heads.base.Head.loss` takes them. Those whose centre is outside the part are
+    dropped, and the others are cut at its edge (Liu and others, SSD, section 2.2).
     """
     way = torch.where(mirrored, -1.0, 1.0)
     # grid_sample counts from -1 to 1: of the output u, the input 2 (begin + share (u + 1) / 2) - 1.

@@ -40,11 +40,15 @@ class Data(_Strict, kw_only=True, frozen=True):
 class Prune(_Strict, kw_only=True, frozen=True):
     """What is pruned at the beginning of a stage, as `gen prune` does it, on the machine of so many MACs.
 
-    ``kind``: blocks to ``density``; ``magnitude`` is without blocks, the first of two stages, to ``density`` or below
-    ``threshold``; whole channels by ``gamma`` or ``apoz``, a ``ratio`` of those that there are or those below
-    ``threshold``; of each layer or residual chain a share of ``floor`` of the session's model stays. ``layers``:
-    patterns of names, see `gen.prune.layers.chosen_layers`. ``samples``: so many of the training data count the zeros
-    of ``apoz``.
+    ``kind`` is one of
+
+    * blocks, to ``density``;
+    * ``magnitude``: single weights, the first of two stages, to ``density`` or below ``threshold``;
+    * ``gamma`` or ``apoz``: whole channels, a ``ratio`` of those that there are, or those below ``threshold``; a share
+      of ``floor`` of the session's model stays in each layer or residual chain.
+
+    ``layers``: patterns of names, see `gen.prune.layers.chosen_layers`. ``samples``: so many of the training data count
+    the zeros of ``apoz``.
     """
 
     density: _Share | None = None

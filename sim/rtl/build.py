@@ -114,9 +114,9 @@ def compile_library(
 ) -> Path:
     """Shared library of module ``top`` in Verilator and a harness in C++.
 
-    ``sources``: name -> content of what it is made from, in the order in which Verilator reads it; asked for only if
-    there is no library for ``parts``, which stand for it, and the options, in folder ``rtl`` of `cache_folder`.
-    Headers and contents of memories are there beside the rest.
+    ``parts`` and the options decide which library it is; one that is in folder ``rtl`` of `cache_folder` is not made
+    again. ``sources``: name -> content of what it is made from, in the order in which Verilator reads it, headers and
+    contents of memories too; asked for only if the library has to be made.
 
     Raises ToolError when a tool is missing or fails.
     """

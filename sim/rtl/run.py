@@ -46,10 +46,12 @@ def run_program(machine: RtlMachine, code: bytes, image: np.ndarray, *, write_st
     ``machine`` keeps its bus and faults. ``write_start`` in beats. ``progress`` is called with the cycles so far.
     ``stream_shift``: what goes to the register of that name.
 
-    Raises MachineError when the machine stops with an error (TIMEOUT says what each queue lacks; a machine whose bus
-    still owes answers stays busy until it has them), ProtocolError when it breaks a bus rule, writes outside
-    its region, leaves a burst unfinished or is not done after ``limit`` cycles, ValueError when the image is not whole
-    beats.
+    Raises:
+        MachineError: the machine stops with an error; TIMEOUT says what each queue lacks. A machine whose bus still
+            owes answers stays busy until it has them.
+        ProtocolError: it breaks a bus rule, writes outside its region, leaves a burst unfinished, or is not done after
+            ``limit`` cycles.
+        ValueError: the image is not whole beats.
     """
     config = machine.config
     if image.size % config.beat_bytes:

@@ -43,7 +43,7 @@ def _turn(times: np.ndarray, cycles: int) -> np.ndarray:
 
 
 def _bursts(times: np.ndarray, origin: int) -> np.ndarray:
-    """When pixels that bend set out: in the first half of every twice `SECOND` cycles from ``origin`` on."""
+    """When pixels with STORE_LEAKY set out: in the first half of every twice `SECOND` cycles from ``origin`` on."""
     half = RequantizerTiming.SECOND
     burst, place = np.divmod(times - origin, 2 * half)
     burst, place = np.divmod(earliest(half * burst + np.minimum(place, half)), half)
@@ -127,13 +127,13 @@ class Store:
         """Issue all pixels. Returns the cycle of the last, and that in which its beat leaves the buffer after it."""
         shared, config = self.shared, self.shared.config
         second = next((chain[opcode] for opcode in SECOND_STAGES if opcode in chain), None)
-        add, bends, signs = second is not None, Opcode.STORE_LEAKY in chain, Opcode.STORE_SIGNS in chain
-        adds = add and not bends    # with a residual, which may serve a whole block
+        add, leaky, signs = second is not None, Opcode.STORE_LEAKY in chain, Opcode.STORE_SIGNS in chain
+        adds = add and not leaky    # with a residual, which may serve a whole block
         common = adds and second is not None and bool(second["broadcast"])
         pooled, local = bool(instruction["pooled"]), bool(geometry["local"])
         rows, cols, repeats = geometry["rows"], geometry["cols"], 1 + instruction["repeats"]
         tiles = geometry["words"] == WordForm.TILES and not pooled
-        turns = turns_of(config, add=add, bends=bends, tiles=bool(tiles), signs=signs, common=common)
+        turns = turns_of(config, add=add, leaky=leaky, tiles=bool(tiles), signs=signs, common=common)
         origin = wanted + RequantizerTiming.SECOND
         pace = WinogradSumsTiming.WORDS if tiles else turns.cycles
         # Pixels of a beat.

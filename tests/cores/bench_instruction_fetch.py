@@ -9,7 +9,7 @@ from cocotb.triggers import ClockCycles, RisingEdge
 from cores.arch.axi import AxiResponse
 from cores.arch.error_codes import ErrorCode
 from cores.arch.instruction import Instruction, decode, encode
-from cores.arch.instruction_layout import QueueEntry
+from cores.arch.instruction_layout import QueuedInstruction
 from cores.arch.isa import INSTRUCTION_BYTES, Opcode, Queue
 from cores.bus.axi import ErrorReport, read_data_layout, read_request_layout
 from cores.config import NpuConfig
@@ -54,7 +54,7 @@ class Machine:
         dut.start.value = 0
 
     def _sink(self, name):
-        return lambda bits: self.received[name].append(QueueEntry.from_bits(bits))
+        return lambda bits: self.received[name].append(QueuedInstruction.from_bits(bits))
 
     async def _memory(self):
         dut, pending = self.dut, self.pending

@@ -9,10 +9,10 @@ from cocotb.clock import Clock
 from cocotb.triggers import FallingEdge, RisingEdge
 
 from cores.arch.error_codes import ErrorCode
-from cores.arch.instruction_layout import QueueEntry
+from cores.arch.instruction_layout import QueuedInstruction
 from cores.arch.isa import Opcode, WordForm
 from cores.arch.registers import ENGINE_STATES
-from cores.buffers.input_buffer import KeptBeat
+from cores.buffers.input_buffer import LocalBeat
 from cores.bus.axi import ErrorReport, write_run_layout
 from cores.config import NpuConfig
 from tests.bench import bench_parameters
@@ -22,7 +22,7 @@ from tests.cores.store_stimulus import StoreStimulus
 
 CONFIG = NpuConfig.from_dict(bench_parameters()["config"])
 RUN = write_run_layout(CONFIG)
-WRITE = KeptBeat(CONFIG)
+WRITE = LocalBeat(CONFIG)
 DATA_ADDRESS = 0x3_4000_0000
 REGION_BEATS = 1 << 30
 #: Forms of a bank's words that the configuration has.
@@ -44,7 +44,7 @@ class Environment(Pins):
     def __init__(self, dut, stimulus: StoreStimulus, **stalls: float):
         self.dut, self.stimulus, self.stalls = dut, stimulus, stalls
         self.feeds = {
-            "queue": [QueueEntry.const({"index": index, "word": word}).as_bits()
+            "queue": [QueuedInstruction.const({"index": index, "word": word}).as_bits()
                       for index, word in enumerate(stimulus.instructions)],
             "side": list(stimulus.side),
             "pooled": list(stimulus.pooled),

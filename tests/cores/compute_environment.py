@@ -8,7 +8,7 @@ from cocotb.clock import Clock
 from cocotb.triggers import FallingEdge, RisingEdge
 
 from cores.arch.instruction import Instruction, encode
-from cores.arch.instruction_layout import QueueEntry
+from cores.arch.instruction_layout import QueuedInstruction
 from cores.arch.isa import Opcode, StepKind
 from cores.arch.numerics import POOL_WIDTH
 from cores.bus.axi import ErrorReport
@@ -162,7 +162,7 @@ class Environment(Pins):
 
     def push(self, instruction: Instruction) -> None:
         word = int.from_bytes(encode(instruction), "little")
-        self.queue.append(QueueEntry.const({"index": self.index, "word": word}).as_bits())
+        self.queue.append(QueuedInstruction.const({"index": self.index, "word": word}).as_bits())
         self.index += 1
 
     async def fill(self, tile: Tile):

@@ -9,7 +9,7 @@ from cocotb.clock import Clock
 from cocotb.triggers import FallingEdge, RisingEdge
 
 from cores.arch.axi import AxiResponse
-from cores.arch.instruction_layout import QueueEntry
+from cores.arch.instruction_layout import QueuedInstruction
 from cores.arch.registers import ENGINE_STATES
 from cores.bus.axi import ErrorReport, read_request_layout
 from cores.config import NpuConfig
@@ -52,7 +52,7 @@ class Environment(Pins):
 
     def __init__(self, dut, stimulus: LoadStimulus, *, latency: tuple[int, int] = (1, 60), **stalls: float):
         self.dut, self.stimulus, self.latency, self.stalls = dut, stimulus, latency, stalls
-        self.queue = deque(QueueEntry.const({"index": index, "word": word}).as_bits()
+        self.queue = deque(QueuedInstruction.const({"index": index, "word": word}).as_bits()
                            for index, word in enumerate(stimulus.instructions))
         self.taken = 0                                      # instructions
         self.requests = deque(stimulus.requests)            # still to be asked for

@@ -9,9 +9,9 @@ from cocotb.triggers import ClockCycles, RisingEdge
 
 from cores.arch.error_codes import ErrorCode
 from cores.arch.instruction import Instruction, encode
-from cores.arch.instruction_layout import QueueEntry
+from cores.arch.instruction_layout import QueuedInstruction
 from cores.arch.isa import Opcode
-from cores.buffers.input_buffer import KeptBeat
+from cores.buffers.input_buffer import LocalBeat
 from cores.bus.axi import ErrorReport, read_data_layout, read_request_layout
 from cores.config import NpuConfig
 from cores.load.buffer_writer import BufferWriter
@@ -188,8 +188,8 @@ class Surroundings:
             dut.kept.value = 0
         await start(dut, queue__valid=0, compute_level=0, store_level=0, response=0, request__ready=0, weights__ready=0,
                     side__ready=0, halt=0, data_address=BASE, data_beats=self.region)
-        entries = [QueueEntry.const({"index": 100 + number, "word": int.from_bytes(encode(instruction), "little")})
-                   for number, instruction in enumerate(self.program.instructions)]
+        words = [int.from_bytes(encode(instruction), "little") for instruction in self.program.instructions]
+        entries = [QueuedInstruction.const({"index": number, "word": word}) for number, word in enumerate(words, 100)]
         self.tasks = [cocotb.start_soon(task) for task in (
             self._memory(), self._watch(), self._tokens("compute", "wait_compute"), self._tokens("store", "stores"),
             *(collect(dut, name, ring.append, stall=self.stall) for name, ring in self.rings.items()),
@@ -251,7 +251,7 @@ class Surroundings:
         if random.random() < self.stall:
             beat = {"enable": 1 << random.randrange(CONFIG.banks), "address": random.randrange(CONFIG.input_depth),
                     "payload": random.getrandbits(CONFIG.beat_bits)}
-        self.dut.kept.value = KeptBeat(CONFIG).const(beat).as_bits() if beat else 0
+        self.dut.kept.value = LocalBeat(CONFIG).const(beat).as_bits() if beat else 0
         return beat
 
     async def _watch(self) -> None:

@@ -311,7 +311,7 @@ def test_plain_depthwise_on_request(rng):
     run_and_compare(program, graph, 1, ORDERS)
 
 
-@pytest.mark.parametrize("channels, modes", [(16, "narrow"), (8, "narrow"), (17, "dense"), (40, "dense")])
+@pytest.mark.parametrize("channels, modes", [(16, "spread"), (8, "spread"), (17, "dense"), (40, "dense")])
 def test_narrow_layers(channels, modes, rng):
     """Output tiles of one channel block are spread: the only one, or the last."""
     config = NpuConfig.preset(256, depthwise=1)

@@ -110,15 +110,15 @@ def test_ranges_hold_and_are_reached(op: StoreOp, rng: Rng) -> None:
 @pytest.mark.parametrize("first", OPERATIONS, ids=lambda op: op.name)
 @pytest.mark.parametrize("second", OPERATIONS, ids=lambda op: op.name)
 def test_one_of_each_place_in_order(first: StoreOp, second: StoreOp) -> None:
-    places = {"upsample": 0, "add": 1, "mul": 1, "bend": 1, "table": 2}
+    places = {"upsample": 0, "add": 1, "mul": 1, "leaky": 1, "table": 2}
     assert (next(chain_problems((first, second)), None) is None) == (places[first.name] < places[second.name])
 
 
 @pytest.mark.parametrize(("epilogue", "message"), [
-    ((ADD, LEAKY), "it adds and bends; a store has one second stage"),
+    ((ADD, LEAKY), "it adds and scales negative values; a store has one second stage"),
     ((TABLE, TABLE), "it looks up and looks up; a store has one table"),
     ((TABLE, MULTIPLY), "it looks up and then multiplies; a store does that the other way round"),
-    ((LEAKY, UPSAMPLE), "it bends and then upsamples; a store does that the other way round"),
+    ((LEAKY, UPSAMPLE), "it scales negative values and then upsamples; a store does that the other way round"),
 ])
 def test_chains_that_the_machine_lacks(epilogue: tuple[StoreOp, ...], message: str) -> None:
     grown = (4, 10, 18) if UPSAMPLE in epilogue else SHAPE
@@ -140,8 +140,8 @@ def test_one_stream_beside_the_sums() -> None:
     ((UPSAMPLE,), (UPSAMPLE,), ["upsample"]),
     ((TABLE,), (LEAKY,), ["table"]),
     ((TABLE,), (UPSAMPLE, TABLE), ["upsample", "table"]),
-    ((LEAKY,), (TABLE,), ["bend", "table"]),
-    ((UPSAMPLE,), (LEAKY,), ["upsample", "bend"]),
+    ((LEAKY,), (TABLE,), ["leaky", "table"]),
+    ((UPSAMPLE,), (LEAKY,), ["upsample", "leaky"]),
     ((LEAKY,), (UPSAMPLE,), None),
     ((LEAKY,), (LEAKY,), None),
     ((ADD,), (LEAKY,), None),

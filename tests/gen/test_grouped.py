@@ -102,7 +102,7 @@ def test_values(config: str, rng: Rng, seed: int, monkeypatch: pytest.MonkeyPatc
 
 @pytest.mark.parametrize("config", CONFIGS)
 def test_random_networks(config: str, seed: int) -> None:
-    """With residuals, bends and pools between them, in half of which tensors make room for others."""
+    """With residuals, leaky layers and pools between them, in half of which tensors make room for others."""
     modes = set()
     for number in range(8):
         program, graph = compile_random(CONFIGS[config], seed + number, max_size=14,

@@ -51,7 +51,7 @@ def added(**changes: object) -> Graph:
 
 
 def bent(**changes: object) -> Graph:
-    """A layer with a bend that these fields are changed of."""
+    """A layer with a `Leaky` that these fields are changed of."""
     return graph(replace(CONV, epilogue=(replace(LEAKY, **changes),)), POOL)  # type: ignore[arg-type]
 
 
@@ -63,7 +63,7 @@ def test_whole_graph_passes() -> None:
 
 def test_one_second_stage() -> None:
     _, second = added().layers
-    with pytest.raises(GraphError, match="layer second: it adds and bends; a store has one second stage"):
+    with pytest.raises(GraphError, match="it adds and scales negative values; a store has one second stage"):
         verify(replace(added(), layers=(CONV, replace(second, epilogue=(*second.epilogue, LEAKY)))))
 
 
@@ -117,7 +117,7 @@ def test_one_second_stage() -> None:
     (graph(replace(CONV, epilogue=(Upsample((0, 1)),))),
      r"upsample must be a tuple of two positive numbers, not \(0, 1\)"),
     (bent(negative=1 << 17), "multipliers must be in 0..131071, not 65536..131072"),
-    (bent(multiplier=0.5), "of a bend must be integers"),
+    (bent(multiplier=0.5), "of leaky must be integers"),
     (bent(shift=11), "shifts must be in 12..43, not 11..11"),
     (bent(high=128), r"clip bounds must be ordered integers in -128..127, not -128..128"),
     (bent(middle=Tensor("m", (4, 3, 3), 1.0, 0)), r"its own result is \(4, 3, 3\), the output \(4, 6, 6\)"),

@@ -85,7 +85,7 @@ def test_in_the_layer_in_front(operator: str, rng: Rng, tmp_path: Path) -> None:
     graph, comparison = check(b, tmp_path)
     (layer,) = graph.layers
     assert isinstance(layer, Conv) and operation(layer, Leaky) and layer.repeats == (2, 2)
-    assert [row.op for row in comparison.layers][-1] == "bend"
+    assert [row.op for row in comparison.layers][-1] == "leaky"
     for config in (NpuConfig.preset(16), NpuConfig.preset(64, depthwise=1)):
         program, kept = compile_kept(graph, config)
         run_and_compare(program, kept, 1, ("load", "store"))

@@ -287,7 +287,7 @@ def test_copies_that_do_more_stay(rng: Rng) -> None:
                    epilogue=(Upsample((2, 1)),))
               for name in parts]
     tensors = {**graph.tensors, **parts, "t3": whole, "t4": end, "source": source}
-    # A bend in the last layer would have a tensor of the smaller size in the middle.
+    # A `Leaky` in the last layer would have a tensor of the smaller size in the middle.
     layers = [replace(first, output="source"), *copies, replace(last, epilogue=())]
     graph = replace(graph, tensors=tensors, layers=layers)
     verify(graph)

@@ -83,7 +83,7 @@ def changed(graph: Graph, name: str, **fields: object) -> Graph:
 
 @pytest.mark.parametrize("config, options, form, mode", [
     (CONFIG, {}, {}, "dense"), (CONFIG, {}, {"kernel": 1}, "dense"),
-    (CONFIGS["windows"], {}, {"channels": 8}, "narrow"),
+    (CONFIGS["windows"], {}, {"channels": 8}, "spread"),
     (CONFIGS["windows"], {}, {"groups": 4, "channels": 32}, "grouped"),
     (CONFIGS["exact"], {"winograd": "exact"}, {"channels": 16}, "winograd"),
     (CONFIGS["plain"], {}, {"depthwise": True}, "depthwise"),

@@ -59,7 +59,7 @@ def check_stores(machine: RtlMachine, graph: Graph, seed: int) -> None:
 
 
 def test_each_stage_to_the_cycle(machine, seed):
-    """Of a tensor that is added, one that is a factor, a vector of either kind, and values that bend."""
+    """Of a tensor that is added, one that is a factor, a vector of either kind, and values with STORE_LEAKY."""
     middle = replace(Tensor("x", SHAPE, 1.0, 0), name="middle")
     last = {"middle": middle, "shift": 20, "zero_point": 0, "low": -128, "high": 127}
     vector = (SHAPE[0], 1, 1)

@@ -4,7 +4,7 @@ from amaranth.hdl import Module
 from amaranth.lib import data, stream
 from amaranth.lib.wiring import In, Out, connect, flipped
 
-from ...arch.instruction_layout import INDEX_BITS, QueueEntry, instruction_layout, queue_layout
+from ...arch.instruction_layout import INDEX_BITS, QueuedInstruction, instruction_layout, queue_layout
 from ...arch.isa import Opcode, Queue
 from ...config import NpuConfig
 from ...lib.component import Component, record
@@ -25,7 +25,7 @@ class TileLoader(Component):
         self.config = config
         super().__init__({
             "setting": In(Setting),                                # an instruction that sets something is taken
-            "instruction": In(QueueEntry),                         # what is taken
+            "instruction": In(QueuedInstruction),                         # what is taken
             "geometry": In(instruction_layout(Opcode.LOAD_SET)),  # the latest LOAD_SET
             "start_box": In(1),             # a LOAD_ACT is taken
             "tiled": Out(1),                # boxes that start become tiles

@@ -22,7 +22,7 @@ class Leaky(SecondStage):
     multiplier: int
     negative: int
 
-    name, verb = "bend", "bends"
+    name, verb = "leaky", "scales negative values"
     opcode = Opcode.STORE_LEAKY
     cycles = 2
     centred = True

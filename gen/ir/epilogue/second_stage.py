@@ -57,7 +57,7 @@ class SecondStage(StoreOp):
 
     def _number_problems(self) -> Iterator[str]:
         if not all(map(is_integer, (*self.multipliers, self.shift))):
-            yield f"multipliers and shift of a {self.name} must be integers"
+            yield f"multipliers and shift of {self.name} must be integers"
 
     def encode(self, *, broadcast: bool) -> dict[str, int]:
         return {"shift": self.shift, "zero_point": self.zero_point, "low": self.low, "high": self.high}

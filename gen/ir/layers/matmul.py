@@ -133,11 +133,11 @@ class MatMul(Layer):
     """A product of two activations: for every pixel of the input the products of its channels with the rows of a
     matrix, tensor ``matrix``.
 
-    Row k is pixel k of that tensor, with as many channels as the input; or, ``by_channels``, channel k, with as many
-    pixels as the input has channels. Sums are ``(a - zero_points[0]) * (b - zero_points[1])``, but for the products of
-    both zero points, which are in the bias. Outputs beyond the last row have sums of 0. ``turned``: the tensor is that
-    of a `Turn`, in this order. With several ``parts`` the pixels of input and matrix are as many runs of equal length,
-    and each run of the input has a matrix of its own, that of the other's run.
+    Row k is pixel k of that tensor, which has as many channels as the input. With ``by_channels`` it is channel k, and
+    the tensor has as many pixels as the input has channels. Sums are ``(a - zero_points[0]) * (b - zero_points[1])``
+    without the products of both zero points, which are in the bias. Outputs beyond the last row have sums of 0.
+    ``turned``: the tensor is that of a `Turn`, in this order. With several ``parts`` the pixels of input and matrix are
+    as many runs of equal length, and each run of the input is multiplied with the matrix of the same run.
     """
 
     matrix: str
