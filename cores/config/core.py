@@ -180,6 +180,11 @@ class Core(Fields):
         return SHARED_TURNS
 
     @property
+    def store_parts(self) -> int:
+        """Turns in which the store engine's lanes take a beat's channels."""
+        return 1
+
+    @property
     def acc_lanes(self) -> int:
         return self.oc_lanes * self.pixel_lanes
 

@@ -44,7 +44,7 @@ PRESET_MACS = tuple(_PRESETS[PURPOSES[0]])
 ALL_PRESET_MACS = tuple(sorted({macs for presets in _PRESETS.values() for macs in presets}))
 
 #: Optional units by the names that people use, and the fields that each sets.
-FEATURES: dict[str, tuple[str, ...]] = {unit.name: unit.sets for unit in UNITS}
+FEATURES: dict[str, tuple[str, ...]] = {unit.name: unit.sets for unit in UNITS if not unit.reduces}
 #: Those that layers can use, and of these ``--features all``.
 TRIED_FEATURES = tuple(unit.name for unit in UNITS if unit.computes)
 COMPUTING_FEATURES = tuple(unit.name for unit in UNITS if unit.computes and unit.in_all)
@@ -70,7 +70,7 @@ def preset_fields(macs: int, overrides: dict[str, int], purpose: str = PURPOSES[
 
 def features_of(config: Settings) -> list[str]:
     """Names of `FEATURES` that the machine has."""
-    return [unit.name for unit in UNITS if unit.is_in(config)]
+    return [unit.name for unit in UNITS if unit.name in FEATURES and unit.is_in(config)]
 
 
 def feature_fields(config: Settings, names: Collection[str]) -> dict[str, int]:

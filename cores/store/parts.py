@@ -7,6 +7,9 @@ from ..timing.store import StoreStageTiming, stages_of
 from .chain import chain_name
 from .local_runs import LocalRuns
 from .maximum.window_order import WindowOrder
+from .narrow.part_beats import PartBeats
+from .narrow.part_turns import PartTurns
+from .narrow.part_words import PartWords
 from .pixel_order import PixelOrder
 from .pixel_words import PixelWords
 from .product_stage import ProductStage
@@ -23,7 +26,7 @@ __all__ = ["beats_of", "joining_of", "order_of", "second_stage_of", "targets_of"
 
 def words_of(config: NpuConfig) -> PixelWords:
     """Which words make a pixel's sum."""
-    return part_of(config, PixelWords, {"winograd": TileWords})(config)
+    return part_of(config, PixelWords, {"winograd": TileWords, "store_lanes": PartWords})(config)
 
 
 def order_of(config: NpuConfig) -> PixelOrder:
@@ -43,12 +46,12 @@ def second_stage_of(config: NpuConfig, chain: Any) -> SecondStage:
 
 def turns_of(config: NpuConfig) -> Turns:
     """When pixels with a second stage set out."""
-    return part_of(config, Turns, {"store_multipliers": OwnTurns})(config)
+    return part_of(config, Turns, {"store_multipliers": OwnTurns, "store_lanes": PartTurns})(config)
 
 
 def beats_of(config: NpuConfig) -> ResultBeats:
     """What beats of results are."""
-    return part_of(config, ResultBeats, {"binary_rows": SignBeats})(config)
+    return part_of(config, ResultBeats, {"binary_rows": SignBeats, "store_lanes": PartBeats})(config)
 
 
 def targets_of(config: NpuConfig) -> RunTargets:

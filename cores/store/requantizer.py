@@ -71,6 +71,11 @@ class Requantizer(RequantizerTiming, Component):
             **beats_of(config).PORTS,
         })
 
+    @property
+    def lanes(self) -> int:
+        """Channels that go through at once."""
+        return self.config.ic_lanes // self.config.store_parts
+
     def _arrive(self, m: Module) -> tuple[Any, Any, Value]:
         """``issue``, ``pooled`` and ``residual`` in the cycle from which all are counted."""
         arriving = self.issue, self.pooled, self.residual
@@ -103,7 +108,7 @@ class Requantizer(RequantizerTiming, Component):
         """
         config = self.config
         from_bank, from_pool, place = Signal(), Signal(), Signal.like(self.issue.select, name="place")
-        pooled = Signal.like(self.pooled, name="pooled_beat", reset_less=True)
+        pooled = Signal.like(pooled_source, name="pooled_beat", reset_less=True)
         accumulators, selected, registers = self.accumulators, self.issue.select, []
         if not config.hard_block_registers:
             accumulators = Signal.like(self.accumulators, name="accumulators_read", reset_less=True)
@@ -116,12 +121,20 @@ class Requantizer(RequantizerTiming, Component):
             *registers,
         ]
         words.begin_sources(m, issue, from_bank)
+        of_part = self._place_of_part(place)
 
         def choose(lane: int) -> Value:
-            return select(place, [accumulators[base + lane]
-                                  for base in range(0, config.acc_lanes, config.ic_lanes)])
+            return select(of_part, [accumulators[base + lane] for base in range(0, config.acc_lanes, self.lanes)])
 
         return from_pool, pooled, choose
+
+    def _place_of_part(self, place: Value) -> Value:
+        """Which of the word's ``lanes`` are chosen, of the pixel at a ``place``."""
+        return place
+
+    def _channels(self, m: Module) -> Any:
+        """Parameters of each lane."""
+        return self.channels
 
     def elaborate(self, platform):
         m = Module()
@@ -174,14 +187,15 @@ class Requantizer(RequantizerTiming, Component):
         # The residual waits for the first stage's result.
         residuals = {self.RESIDUAL: residual}
         for cycle in range(self.RESIDUAL + 1, 2 + self.SECOND):
-            residuals[cycle] = Signal(config.beat_bits, name=f"residual{cycle}", reset_less=True)
+            residuals[cycle] = Signal(len(residual), name=f"residual{cycle}", reset_less=True)
             m.d.sync += residuals[cycle].eq(residuals[cycle - 1])
         residual = stage.residual(residuals)
 
         # The total of a residual's turn comes in the register of the pool unit's.
         from_pool, pooled, choose = self._begin_sources(m, words, issue, pooled_source)
         stage.begin_sources(m, in_second)
-        for lane in range(config.ic_lanes):
+        channels = self._channels(m)
+        for lane in range(self.lanes):
             chosen = choose(lane)
             pool_source = Signal(signed(POOL_WIDTH), name=f"pool{lane}", reset_less=True)
             unit = RequantizerLane(acc_width=config.acc_width, halves=not config.hard_block_registers,
@@ -191,10 +205,10 @@ class Requantizer(RequantizerTiming, Component):
             m.submodules[f"lane{lane}"] = unit
             m.d.comb += [
                 unit.source.eq(bank_source | pool_source),
-                unit.channel.eq(self.channels[lane]),
+                unit.channel.eq(channels[lane]),
                 unit.residual.eq(residual.word_select(lane, 8)),
                 unit.control.eq(control),
-                self.output[lane].eq(unit.output),
+                *results.give(m, self, lane, unit),
             ]
             results.connect_lane(m, lane, unit)
         return m

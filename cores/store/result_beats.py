@@ -43,6 +43,18 @@ class ResultBeats:
     def connect_lane(self, m: Module, lane: int, unit: Any) -> None:
         """In `Requantizer`: a `RequantizerLane`."""
 
+    def give(self, m: Module, requantizer: Any, lane: int, unit: Any) -> list[Any]:
+        """In `Requantizer`: what becomes of the results of a `RequantizerLane`."""
+        return [requantizer.output[lane].eq(unit.output)]
+
+    def takes_place(self, issue: Any) -> Value:
+        """In `StoreEngine`: whether what sets out takes a place in the buffer."""
+        return issue.valid
+
+    def leaves_room(self, issue: Any) -> list[Value]:
+        """In `StoreEngine`: reasons, beside those that all have, why there is room after what sets out."""
+        return []
+
     def in_bursts(self, chain: Any, wanted: Value) -> Value:
         """In `StoreSequencer`: whether pixels without another operand set out in bursts; ``wanted``: they can."""
         return wanted

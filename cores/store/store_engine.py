@@ -19,6 +19,7 @@ from ..lib.fifo import Fifo
 from ..timing.store import StoreEngineTiming
 from .chain import chain_name, keeps_word
 from .channel_parameters import ChannelParameters
+from .narrow.narrow_requantizer import NarrowRequantizer
 from .parts import beats_of, targets_of, turns_of
 from .requantizer import Requantizer
 from .stages.staged_requantizer import StagedRequantizer
@@ -67,7 +68,8 @@ class StoreEngine(StoreEngineTiming, Component):
         config = self.config
         m.submodules.sequencer = sequencer = StoreSequencer(config)
         m.submodules.parameters = parameters = ChannelParameters(config)
-        kind_of_requantizer = part_of(config, Requantizer, {"store_multipliers": StagedRequantizer})
+        kind_of_requantizer = part_of(
+            config, Requantizer, {"store_multipliers": StagedRequantizer, "store_lanes": NarrowRequantizer})
         m.submodules.requantizer = requantizer = kind_of_requantizer(config)
         m.submodules.runs = runs = StoreRuns(config)
         m.submodules.buffer = buffer = Fifo(width=config.beat_bits, depth=self.BUFFER_BEATS)
@@ -154,12 +156,15 @@ class StoreEngine(StoreEngineTiming, Component):
         m.d.sync += left.eq(buffer.r_rdy & buffer.r_en)
         form.packed(m, requantizer, packed)
         packed = functools.reduce(operator.or_, joined, packed)
+        taken = form.takes_place(issue)
+        more_room = form.leaves_room(issue)
         m.d.comb += [
             sequencer.room.eq(left | packed | ~full),
-            sequencer.room_behind.eq(left | packed | (beats != self.BUFFER_BEATS - 1)),
+            sequencer.room_behind.eq(functools.reduce(
+                operator.or_, more_room, left | packed | (beats != self.BUFFER_BEATS - 1))),
         ]
         m.d.sync += [
-            beats.eq((beats - (left + packed))[:len(beats)] + issue.valid),
+            beats.eq((beats - (left + packed))[:len(beats)] + taken),
             full.eq(Mux(issue.valid, ~sequencer.room_behind, ~sequencer.room)),
             sequencer.drained.eq(beats == 0),
         ]

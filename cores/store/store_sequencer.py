@@ -148,7 +148,7 @@ class StoreSequencer(StoreSequencerTiming, Component):
         first, last = words.ends(m, self.issue, at)
         willing = Signal()      # but for the pool unit
         gives_token = Signal()
-        wants_residual = stage.wants_other(m, turns.residual, at)
+        wants_residual = stage.wants_other(m, turns.wants(at), at)
         loads_parameters, last_time = turns.loads(stage, at.block_start, at.block_end)
         m.d.comb += [
             lacks_parameters.eq(~block_open),

@@ -47,6 +47,10 @@ class Turns:
     #: Whether the chain has another operand, a cycle late; set by `begin`.
     residual: Value
 
+    def wants(self, position: Any) -> Value:
+        """In `StoreSequencer`: whether a ``position`` is one for which another operand can be taken."""
+        return self.residual
+
     def lacks(self, sequencer: Any, wanted: Value) -> Value:
         """In `StoreSequencer`: whether a beat of another operand is ``wanted`` and not there."""
         return wanted & ~sequencer.side_valid

@@ -153,7 +153,7 @@ _TERMS: dict[str, Callable[[NpuConfig], Sequence[float]]] = {
     # bits stay packed, in slices; narrower ones are added beside them.
     "compute": lambda c: (1, c.ic_lanes, c.macs, c.macs * c.select_fanin, (c.multiplier_width < 27) * c.macs),
     "load": lambda c: (c.ic_lanes, 1),
-    "store": lambda c: (c.ic_lanes, 1, (c.multiplier_width < 27) * c.ic_lanes),
+    "store": lambda c: (c.ic_lanes // c.store_parts, 1, (c.multiplier_width < 27) * c.ic_lanes // c.store_parts),
     "weight_ring": lambda c: (c.ic_lanes, 1),
     "side_ring": lambda c: (c.ic_lanes, 1),
     "registers": lambda c: (1, c.address_width),

@@ -39,7 +39,7 @@ def counted(component: str, config: NpuConfig, family: str) -> dict[str, float]:
         tables = [(8 * word, TABLE_BYTES // word)] * count
         # Those of second stages are as wide as one of the device; that of a sum may be two.
         wide = 1 if config.acc_width <= config.multiplier_width else 2
-        multipliers = config.ic_lanes * (1 + max(0, config.store_multipliers - 1) / wide)
+        multipliers = config.ic_lanes / config.store_parts * (1 + max(0, config.store_multipliers - 1) / wide)
         return {"dsp": multipliers, "ram": _blocks(tables, block_ram) if config.table else 0}
     if component in ("weight_ring", "side_ring"):
         depth = config.weight_depth if component == "weight_ring" else config.side_depth

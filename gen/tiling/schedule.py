@@ -37,7 +37,7 @@ BEAT_WEIGHT = 0.03
 def store_cycles(layer: Layer, config: NpuConfig) -> int:
     """Cycles of the store engine for a pixel of a block: turns that are at the same multiplier."""
     elsewhere = RequantizerTiming.ADD_CYCLES - config.residual_cycles
-    return max((1, *(op.cycles - elsewhere for op in layer.epilogue)))
+    return config.store_parts * max((1, *(op.cycles - elsewhere for op in layer.epilogue)))
 
 
 def step_pace(words: float, weight_beats: int, config: NpuConfig) -> float:

@@ -131,14 +131,16 @@ class Store:
         adds = add and not leaky    # with a residual, which may serve a whole block
         common = adds and second is not None and bool(second["broadcast"])
         pooled, local = bool(instruction["pooled"]), bool(geometry["local"])
-        rows, cols, repeats = geometry["rows"], geometry["cols"], 1 + instruction["repeats"]
+        # A pixel's parts set out one after the other, as pixels do elsewhere.
+        parts = config.store_parts
+        rows, cols, repeats = geometry["rows"], parts * geometry["cols"], parts * (1 + instruction["repeats"])
         tiles = geometry["words"] == WordForm.TILES and not pooled
         turns = turns_of(config, add=add, leaky=leaky, tiles=bool(tiles), signs=signs, common=common)
         origin = wanted + RequantizerTiming.SECOND
         pace = WinogradSumsTiming.WORDS if tiles else turns.cycles
         # Pixels of a beat.
         group = MAP_PIXELS if signs else math.prod(
-            stage.VALUES for stage in stages_of(config) if stage.OPCODE in chain)
+            (stage.VALUES for stage in stages_of(config) if stage.OPCODE in chain), start=parts)
         latency = RequantizerTiming.latency(config, add=add) + sum(stage.LATENCY for stage in stages_of(config))
         latency += FifoTiming.LATENCY if local else STORE_TO_BUS
         port = 1 if local or shared.dram is None else shared.dram.timing.write_pace
@@ -174,7 +176,7 @@ class Store:
                         count = min(pixels, self._beats.room * group - filled)
                         while (residual and not shared.side.available) or (pooled and not shared.pooled.available):
                             yield "residual or pooled pixels"
-                        count = min(count, 1 if common else shared.side.available) if residual else count
+                        count = min(count, 1 if common else parts * shared.side.available) if residual else count
                         # The first pooled beat may have been written before, and stays until its last column.
                         count = min(count, shared.pooled.available * repeats - column % repeats) if pooled else count
                         places = self._beats.writable(-(-(filled + count) // group)) + vacant
@@ -184,7 +186,9 @@ class Store:
                         allowed[0] = max(allowed[0], loaded + 1)
                         needs: dict[str, np.ndarray] = {}       # in the order of `StoreStates`
                         if residual:
-                            needs["wait_side"] = shared.side.readable(count) - turns.ahead
+                            # Of a pixel's parts the first takes the beat.
+                            needs["wait_side"] = np.full(count, NEVER)
+                            needs["wait_side"][::parts] = shared.side.readable(-(-count // parts)) - turns.ahead
                         if pooled:
                             columns = column + np.arange(count)
                             ready = shared.pooled.readable(-(-(column % repeats + count) // repeats))
@@ -197,7 +201,7 @@ class Store:
                         else:
                             times = earliest(_turn(allowed, turns.apart), pace)
                         if residual:
-                            shared.side.pop(times + StoreSequencerTiming.RESIDUAL_CYCLES)
+                            shared.side.pop(times[::parts] + StoreSequencerTiming.RESIDUAL_CYCLES)
                         if pooled:
                             shared.pooled.pop(times[(columns % repeats == repeats - 1) | (columns == cols - 1)])
                         column += count

@@ -28,9 +28,11 @@ class Turns:
 def turns_of(config: NpuConfig, *, add: bool, leaky: bool, tiles: bool, signs: bool, common: bool) -> Turns:
     """``add``: the chain has a second stage, that ``leaky`` or has a residual, ``common`` to the pixels of a block."""
     if not config.own_stage:
-        in_bursts = leaky and not tiles and not signs
+        parts = config.store_parts > 1
+        in_bursts = leaky and not tiles and not signs and not parts
         cycles = RequantizerTiming.ADD_CYCLES if add and not in_bursts else 1
-        return Turns(cycles, cycles, RequantizerTiming.ADD_CYCLES - 1 if add else 0, 0, in_bursts, add)
+        return Turns(cycles, cycles, RequantizerTiming.ADD_CYCLES - 1 if add else 0, 0, in_bursts,
+                     add or parts)
     adds = add and not leaky
     cycles = config.residual_cycles if adds else 1
     return Turns(cycles, 1 if tiles else cycles, cycles - 1, StoreSequencerTiming.RESIDUAL_CYCLES, False,

@@ -21,6 +21,9 @@ from cores.config import ALL_PRESET_MACS, PRESET_MACS, ConfigError, NpuConfig, p
     ({"acc_width": 23}, r"acc_width must be in 24\.\.32, not 23"),
     ({"multiplier_width": 20}, "multiplier_width must be 18, 25 or 27, not 20"),
     ({"store_multipliers": 4}, "store_multipliers must be 1, 2 or 3, not 4"),
+    ({"store_lanes": 16}, "store_lanes must be 0 or a power of two below ic_lanes=16, not 16"),
+    ({"store_lanes": 3}, "store_lanes must be 0 or a power of two below ic_lanes=16, not 3"),
+    ({"store_lanes": 2, "product": 1}, "store_lanes must be 0 with product, not 2"),
     ({"hard_block_registers": 0}, "hard_block_registers must be 1 with multipliers of 27 bits, not 0"),
     ({"hard_block_registers": 2, "multiplier_width": 18},
      "hard_block_registers must be 0 or 1, not 2"),
@@ -149,6 +152,7 @@ def test_digest_tells_every_field_apart():
         {"oc_lanes": 64}, {"ic_lanes": 32}, {"nnz_lanes": 8}, {"pixel_lanes": 1}, {"select_fanin": 4},
         {"acc_width": 32}, {"input_depth": 1024}, {"acc_depth": 512}, {"queue_depth": 8}, {"depthwise": 1},
         {"winograd": 1}, {"table": 1}, {"product": 1}, {"limits": 1}, {"store_multipliers": 2}, {"maximum": 1},
+        {"store_lanes": 2},
         {"stochastic_rows": 8, "stochastic_bits": 1},
         {"stochastic_rows": 8, "stochastic_bits": 1, "stochastic_circuit": 5},
         {"stochastic_rows": 8, "stochastic_bits": 2})]
@@ -175,6 +179,15 @@ def test_multipliers_of_a_store_lane():
     assert [config.residual_cycles for config in (one, two, three)] == [3, 2, 1]
     assert [config.own_stage for config in (one, two, three)] == [False, True, True]
     assert NpuConfig.preset(64, **one.feature_fields(["stages"])) == three and three.features == ["stages"]
+
+
+def test_lanes_of_a_store():
+    """They are no feature, so none takes them away."""
+    plain = NpuConfig.preset(16)
+    narrow = NpuConfig.preset(16, store_lanes=2)
+    assert (plain.store_parts, narrow.store_parts) == (1, 4) and "store_lanes" not in plain.to_dict()
+    assert narrow.features == [] and "store_lanes" not in narrow.feature_fields(["gather"])
+    assert NpuConfig.from_json(narrow.to_json()) == narrow
 
 
 def test_what_a_unit_computes_is_in_the_fingerprint():

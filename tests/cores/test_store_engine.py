@@ -33,13 +33,17 @@ CONFIGS = {
     "maximum": NpuConfig(oc_lanes=16, ic_lanes=8, nnz_lanes=4, acc_depth=256, depthwise=1, gather=1, binary_rows=8,
                          winograd=1, maximum=1),
     "maximum_one_pixel": NpuConfig(oc_lanes=16, ic_lanes=8, nnz_lanes=2, pixel_lanes=1, acc_depth=64, maximum=1),
+    "narrow": NpuConfig(oc_lanes=16, ic_lanes=8, nnz_lanes=4, acc_depth=64, depthwise=1, local_store=1,
+                        store_lanes=2),
+    "narrow_halves": NpuConfig(oc_lanes=16, ic_lanes=16, nnz_lanes=4, acc_depth=64, pixel_lanes=1, multiplier_width=18,
+                               hard_block_registers=0, store_lanes=1),
     "wide": NpuConfig(oc_lanes=32, ic_lanes=32, nnz_lanes=4, pixel_lanes=2, acc_width=32, address_width=64),
 }
 
 
 @pytest.mark.parametrize("name", with_full(CONFIGS, "two_groups", "two_groups_depthwise", "local", "local_one_bank",
                                            "one_pixel", "binary_one_pixel", "product_winograd", "wide", "one_group",
-                                           "local_gather", "maximum_one_pixel"))
+                                           "local_gather", "maximum_one_pixel", "narrow_halves"))
 def test_store_engine(name):
     config = CONFIGS[name]
     run_bench(StoreEngine(config), module="tests.cores.bench_store_engine", name=f"store_engine_{name}",

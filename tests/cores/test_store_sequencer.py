@@ -31,6 +31,7 @@ CONFIGS = {
     "two_multipliers": NpuConfig(oc_lanes=8, ic_lanes=8, nnz_lanes=1, winograd=1, acc_depth=512, store_multipliers=2),
     "three_multipliers": NpuConfig(oc_lanes=8, ic_lanes=8, nnz_lanes=1, product=1, gather=1, binary_rows=1,
                                    acc_depth=64, store_multipliers=3),
+    "narrow": NpuConfig(oc_lanes=16, ic_lanes=8, nnz_lanes=1, table=1, acc_depth=64, store_lanes=2),
 }
 OPCODE = (1 << HEADER[0].bits) - 1
 STATES = ENGINE_STATES["store"]
@@ -119,13 +120,15 @@ class SequencerBench(Bench):
         for number, (word, select) in enumerate(zip(words.tolist(), selects.tolist(), strict=True)):
             pixel = number % size
             column, copies = pixel % cols, 1 + store["repeats"]
-            self.pixels.append({
+            self.pixels += [{
                 "index": index, "geometry": geometry, "chain": chain, "store": store, "word": word,
                 "tables": self.wanted_tables, "select": select,
-                "begins": number == 0, "block": self.blocks + number // size,
-                "block_start": pixel == 0, "block_end": pixel == size - 1, "row_end": column == cols - 1,
-                "leaves": column == cols - 1 or column % copies == copies - 1,
-                "end": number == len(words) - 1, "stores": self.stores, "waits": self.waits + store["wait_compute"]})
+                "part": part, "begins": number == part == 0, "block": self.blocks + number // size,
+                "block_start": pixel == 0, "block_end": pixel == size - 1 and last, "row_end": column == cols - 1,
+                "leaves": last and (column == cols - 1 or column % copies == copies - 1),
+                "end": number == len(words) - 1 and last, "stores": self.stores,
+                "waits": self.waits + store["wait_compute"]}
+                for part, last in enumerate([*[False] * (self.config.store_parts - 1), True])]
         self.blocks += store["blocks"]
         self.stores += 1
         self.waits += store["wait_compute"]
@@ -218,10 +221,12 @@ class SequencerBench(Bench):
         self.pixels.pop(0)
         # Lanes that have no second turns keep what they hold; a residual for each pixel is before the next parameters.
         own = self.config.own_stage
-        keeps = not second or own
-        last_uses = takes_residuals(chain) and not second["broadcast"] if own else second
+        keeps = (not second or own) and self.config.store_parts == 1
+        last_uses = takes_residuals(chain) and not second["broadcast"] if own else not keeps
         wanted = {"pooled": store["pooled"], "select": pixel["select"], "load": pixel["block_start"] or not keeps,
                   "release": pixel["block_end"] if last_uses else pixel["block_start"]}
+        if self.config.store_parts > 1:
+            wanted["part"] = pixel["part"]
         if self.config.binary_rows:
             wanted["row_end"] = pixel["row_end"]
         assert {name: issue[name] for name in wanted} == wanted
@@ -230,7 +235,8 @@ class SequencerBench(Bench):
         cycles = self.config.residual_cycles
         if own and (tiles or not takes_residuals(chain)):
             pass
-        elif Opcode.STORE_LEAKY in chain and not tiles and Opcode.STORE_SIGNS not in chain:
+        elif Opcode.STORE_LEAKY in chain and not tiles and Opcode.STORE_SIGNS not in chain and (
+                self.config.store_parts == 1):
             assert self.cycle - SECOND not in self.issued_at, "a second turn is due"
         elif second and not pixel["begins"]:
             assert (self.cycle - self.issued_at[-1]) % cycles == 0
@@ -266,7 +272,8 @@ class SequencerBench(Bench):
         whole block with its first pixel.
         """
         chain = pixel["chain"]
-        if takes_residuals(chain) and (pixel["block_start"] or not second_stage(chain)["broadcast"]):
+        every = takes_residuals(chain) and not second_stage(chain)["broadcast"]
+        if takes_residuals(chain) and not pixel["part"] and (pixel["block_start"] or every):
             self.wanted_residuals += 1
             self.residual_due = pixel["geometry"]["words"] != WordForm.TILES
         assert self.residuals == self.wanted_residuals - self.residual_due
@@ -301,7 +308,8 @@ REQUANT, ADD, LEAKY = (Instruction(Opcode.STORE_REQUANT, zero_point=3, low=-128,
 
 @pytest.mark.parametrize("second", [None, ADD, LEAKY], ids=["one_stage", "add", "leaky"])
 @pytest.mark.parametrize("name, tiles", [("spread", False), ("winograd", True), ("two_multipliers", False),
-                                         ("two_multipliers", True), ("three_multipliers", False)])
+                                         ("two_multipliers", True), ("three_multipliers", False),
+                                         ("narrow", False)])
 def test_rate(name, tiles, second, rng):
     """A pixel a cycle, also from block to block; three with a residual, two or one if that is on other multipliers;
     nine of a Winograd layer, with or without.
@@ -312,17 +320,19 @@ def test_rate(name, tiles, second, rng):
     bench = SequencerBench(config, rng=rng)
     fields = {"words": WordForm.TILES, "position_words": 8} if tiles else {}
     geometry = Instruction(Opcode.STORE_SET, rows=2, cols=12, **fields)
-    store = Instruction(Opcode.STORE, blocks=config.oc_groups)
+    parts = config.store_parts > 1
+    # Narrow lanes take the next block's parameters after a block.
+    store = Instruction(Opcode.STORE, blocks=1 if parts else config.oc_groups)
 
     async def compare(ctx):
         bench.program([geometry, REQUANT, *([second] if second else []), store])
         count = len(bench.pixels)
         await bench.until(ctx, lambda: not bench.pixels)
-        if second is LEAKY and not tiles and not config.own_stage:
+        if second is LEAKY and not tiles and not config.own_stage and not parts:
             starts = [at - bench.issued_at[0] for at in bench.issued_at[::8]]
             assert starts[:3] == [0, 16, 32]    # the first block's
             return
-        pace = WORDS if tiles else config.residual_cycles if second is ADD else 1
+        pace = WORDS if tiles else config.residual_cycles if second is ADD or (parts and second) else 1
         assert bench.issued_at[-1] - bench.issued_at[0] == pace * (count - 1)
 
     bench.run(compare, background=[bench.surround])

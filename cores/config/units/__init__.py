@@ -11,6 +11,7 @@ from cores.config.units import (
     gather,
     limits,
     maximum,
+    narrow,
     product,
     rows,
     stages,
@@ -25,11 +26,13 @@ __all__ = ["UNITS", "Settings", "Unit"]
 
 UNITS: tuple[Unit, ...] = tuple(
     module.UNIT for module in (
-        depthwise, fusion, gather, binary, winograd, table, product, stochastic, rows, turn, stages, maximum, limits))
+        depthwise, fusion, gather, binary, winograd, table, product, stochastic, rows, turn, stages, maximum, limits,
+        narrow))
 
 
 @dataclass(frozen=True, kw_only=True)
 class Settings(
+    narrow.NarrowSettings,
     limits.LimitsSettings,
     maximum.MaximumSettings,
     stages.StagesSettings,

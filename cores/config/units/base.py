@@ -45,6 +45,8 @@ class Unit:
     computes: bool = True
     #: Whether it is part of ``--features all``, if layers can use it. Searches try it in any case.
     in_all: bool = True
+    #: It makes a machine smaller, not more able: a choice of presets and by hand, none of `FEATURES`.
+    reduces: bool = False
     #: Whether the importer makes other layers where the machine has it, so that the processor is left less.
     imports: bool = False
 

@@ -1,0 +1,1 @@
+"""Stores whose lanes take a beat's channels one part after the other."""
