@@ -42,7 +42,8 @@ function swatches(pairs) {
 function section(parent, title, note) {
   const id = title.toLowerCase().replace(/[^a-z]+/g, "-");     // for #at=...; of two reports the first has it
   parent.append(make("h3", document.getElementById(id) ? {} : {id}, title));
-  if (note) parent.append(make("p", {class: "note"}, note));
+  if (note) parent.append(make("p", {class: "note"}, ...note.split("`").map((text, at) =>
+    at % 2 ? make("code", {}, text) : text)));
 }
 // Options of commands stay in one line, and look like what is typed.
 const options = text => text.split(/(--[a-z][\w-]*(?: [\w,]+(?=[)]))?)/).map(part => part.startsWith("--")

@@ -154,7 +154,7 @@ def _findings(subject: Subject, total: Mapping[str, Any], layers: Sequence[Layer
     found += [f"{100 * spent / cycles:.0f} % of all cycles go to {_CAUSES[cause]}: {_HELPS[cause]}."
               for cause, spent in large]
     found += [f"By trial on the time model, {one}." for one in subject.faster[:_UNITS]]
-    if not large and not subject.faster and total["utilisation"] < _BUSY and ranked and ranked[0][1]:
+    if len(found) == 2 and total["utilisation"] < _BUSY and ranked and ranked[0][1]:
         found.append(many_causes(ranked, cycles))
     if total["utilisation"] >= _BUSY and not streams:
         pruned = " or pruned weights (--density 0.25 to try, the command prune in earnest)"

@@ -14,7 +14,7 @@ __all__ = ["page_of"]
 
 _FOLDER = Path(__file__).parent
 #: In the order in which they run, as one.
-_SCRIPTS = ("common", "report", "sheet", "start")
+_SCRIPTS = ("common", "report", "beside", "sheet", "start")
 
 
 def page_of(reports: Sequence[Report | Sheet]) -> str:

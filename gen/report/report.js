@@ -125,8 +125,8 @@ function chooser(report) {
       ["multipliers in use", (100 * layer.utilisation).toFixed(1) + " %"],
       ["multiplications", `${count(layer.useful_macs)} of ${count(layer.macs)} in the dense layer`],
       ["bus", bytes(layer.dram_bytes)],
-      ...(layer.energy_share.length ? [["energy", `${layer.energy_share.map(share => (100 * share).toFixed(0)).join(" to ")
-        } % of all, by multiplications, buffer and memory`]] : []),
+      ...(layer.energy_share.length ? [["energy", `${[...new Set(layer.energy_share.map(share => (100 * share).toFixed(0)))]
+        .join(" to ")} % of all, by multiplications, buffer and memory`]] : []),
       ...(noise ? [["signal to noise", noise.sqnr_db === null ? "no difference" : `${noise.sqnr_db.toFixed(1)} dB`]] : []),
       ["reads", layer.reads.join(", ")], ["writes", layer.output], ["ONNX nodes", layer.nodes.join(", ") || "–"]];
     body.replaceChildren(make("b", {}, layer.name), make("dl", {}, ...facts.flatMap(([name, text]) =>
@@ -135,6 +135,8 @@ function chooser(report) {
   }};
   return choose;
 }
+
+let longest = 0;      // cycles of a layer, of all reports on the page: their bars have one scale
 
 function bars(report, root, choose) {
   section(root, "Where the cycles go", "Of each layer. The first three: the array at work, with all lanes, and with "
@@ -152,8 +154,8 @@ function bars(report, root, choose) {
           + percent(event.value, layer.cycles);
       }},
       grid: {left: Math.min(220, 0.36 * width), right: 54, top: 44, bottom: 8},
-      xAxis: axis(ink, {type: "value", name: "cycles", position: "top", nameLocation: "middle", nameGap: 26, splitNumber: width < 600 ? 2
-        : 5}),
+      xAxis: axis(ink, {type: "value", name: "cycles", position: "top", nameLocation: "middle", nameGap: 26,
+        splitNumber: width < 600 ? 2 : 5, ...(longest ? {max: longest} : {})}),
       yAxis: axis(ink, {type: "category", inverse: true, data: report.layers.map(layer => layer.name),
         axisLabel: {color: ink.text, interval: 0, width: Math.min(205, 0.36 * width - 10), overflow: "truncate"}}),
       series: used.map((name, at) => ({type: "bar", stack: "all", barWidth: 15, name,

@@ -18,10 +18,17 @@ addEventListener("resize", () => {
 const reports = JSON.parse(document.getElementById("data").textContent);
 document.title = reports.map(report => report.name).join(" and ") + ", npugen report";
 if (reports.length > 1) document.body.classList.add("two");
+if (reports.length > 1 && reports.every(report => report.timeline)) {
+  drawBeside(reports, document.getElementById("beside"));
+  longest = Math.max(...reports.flatMap(report => report.layers.map(layer => layer.cycles)));
+}
 // All in their places before the first is drawn: charts take the width that their article has then.
 const articles = reports.map(() => make("article"));
 document.getElementById("reports").append(...articles);
-reports.forEach((report, at) => (report.timeline ? drawReport : drawSheet)(report, articles[at]));
+reports.forEach((report, at) => {
+  const named = reports.length > 1 ? {...report, name: `${letter(at)}: ${report.name}`} : report;
+  (report.timeline ? drawReport : drawSheet)(named, articles[at]);
+});
 document.body.dataset.ready = "yes";
 const at = document.getElementById(new URLSearchParams(location.hash.slice(1)).get("at"));
 if (at) at.scrollIntoView();

@@ -1,9 +1,11 @@
 """Pages in a browser without a window: used by the keyboard, and how long they take."""
 
+import json
 import os
 import re
 import shutil
 import subprocess
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -26,6 +28,7 @@ setTimeout(() => {
     for (const key of ["ArrowLeft", "ArrowRight", "+", "-", "0"])
       one.dispatchEvent(new KeyboardEvent("keydown", {key}));
   }
+  for (const words of SAYS) if (!document.body.innerText.includes(words)) wrong.push("not said: " + words);
   const wide = document.documentElement.scrollWidth - innerWidth;
   if (wide > 0) wrong.push(`${wide} pixels wider than the window`);
   document.title = "used " + controls.length + ", canvases " + document.querySelectorAll("canvas").length + ": "
@@ -41,10 +44,10 @@ _SLOWEST, _TRIES = 2000, 5
 
 
 def require_usable(page: Path, folder: Path, *, size: tuple[int, int] = (1280, 900), theme: str = "light",
-                   canvases: int = 1) -> None:
+                   canvases: int = 1, says: Sequence[str] = ()) -> None:
     """It is drawn within two seconds. No error is said, nothing is wider than the window of ``size``, every control can
-    be reached and used by the keyboard, and there are ``canvases`` drawings or more. Skips without a browser, but not
-    in CI.
+    be reached and used by the keyboard, there are ``canvases`` drawings or more, and what it ``says`` can be read.
+    Skips without a browser, but not in CI.
     """
     browser = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
     if browser is None:
@@ -68,7 +71,7 @@ def require_usable(page: Path, folder: Path, *, size: tuple[int, int] = (1280, 9
         (title,) = re.findall("<title>drawn (.*?)</title>", opened(_TIME).stdout)
         times.append(float(title))
     assert times[-1] <= _SLOWEST, times
-    done = opened(_USE, "--virtual-time-budget=20000")
+    done = opened(_USE.replace("SAYS", json.dumps(list(says))), "--virtual-time-budget=20000")
     (title,) = re.findall("<title>(.*?)</title>", done.stdout)
     match = re.fullmatch(r"used (\d+), canvases (\d+): (.*)", title)
     assert match, title

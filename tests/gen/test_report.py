@@ -285,7 +285,19 @@ def test_damaged_reports(model: str, capsys: pytest.CaptureFixture):
 @pytest.mark.parametrize("size, theme", [((1280, 900), "light"), ((500, 900), "dark")])
 def test_in_a_browser(size: tuple[int, int], theme: str, model: str, partly: str, tmp_path: Path):
     assert main(["report", model, partly, "--macs", "16", "-o", "page.html"]) == 0
-    require_usable(tmp_path / "page.html", tmp_path, size=size, theme=theme, canvases=8)
+    require_usable(tmp_path / "page.html", tmp_path, size=size, theme=theme, canvases=8, says=(
+        "Beside each other", "No layer has the same name in all of them"))
+
+
+@pytest.mark.full
+def test_two_machines_beside_each_other_in_a_browser(model: str, tmp_path: Path):
+    """What differs stands above them: the time of both, and the layers that gain and lose most."""
+    for features in ("none", "gather"):
+        assert main(["compile", model, "--macs", "64", "--features", features, "--no-check", "-o",
+                     f"{features}.npu"]) == 0
+    assert main(["report", "none.npu", "gather.npu", "-o", "page.html"]) == 0
+    require_usable(tmp_path / "page.html", tmp_path, canvases=13, says=(
+        "Beside each other", "less than A", "B gains most in: stem by ", "A: digits_int8", "B over A"))
 
 
 @pytest.fixture
