@@ -31,7 +31,7 @@ INTERNAL = {"StageError", "ArchiveError", "ArrayError", "DocumentError", "EntryE
 NEED_TORCH = ("gen.detection.losses.outputs", "gen.detection.losses.ssd", "gen.detection.losses.yolo",
               "gen.train.binary", "gen.train.call", "gen.train.classes", "gen.train.course", "gen.train.detector",
               "gen.train.fit", "gen.train.moving", "gen.train.network", "gen.train.operators", "gen.train.scales",
-              "gen.train.task", "gen.train.tasks")
+              "gen.train.task")
 
 
 def exceptions() -> set[type[Exception]]:

@@ -8,10 +8,12 @@ from amaranth.lib.wiring import In, Out
 
 from ..config import NpuConfig
 from ..lib.component import Component
+from ..lib.hardware import hardware_of
+from ..timing import array_units
 from ..timing.array_unit import ArrayUnitTiming
 from .word_issue import WordIssue
 
-__all__ = ["ArrayUnit"]
+__all__ = ["ArrayUnit", "units_of"]
 
 
 class ArrayUnit(ArrayUnitTiming, Component):
@@ -51,3 +53,8 @@ class ArrayUnit(ArrayUnitTiming, Component):
     def takes(self, word: Any) -> Value:
         """The group of output lanes that get the rows' sums, a bit for each; none of a word that is not its."""
         return word[f"{self.KIND.name.lower()}_take"]
+
+
+def units_of(config: NpuConfig) -> tuple[type[ArrayUnit], ...]:
+    """The hardware of those that a machine has; `cores.timing.array_units` registers them."""
+    return tuple(hardware_of(unit, unit.HARDWARE, ArrayUnit) for unit in array_units.units_of(config))

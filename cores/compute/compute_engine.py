@@ -14,8 +14,7 @@ from ..config import NpuConfig
 from ..control.engine_port import EnginePort, connect_shared, setting_ports
 from ..lib.component import Component
 from ..timing.compute import ComputeEngineTiming
-from .array_unit import ArrayUnit
-from .array_units import units_of
+from .array_unit import ArrayUnit, units_of
 from .mac_array import MacArray
 from .tile_sequencer import TileSequencer
 from .weight_loader import WeightLoader

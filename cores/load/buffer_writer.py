@@ -16,7 +16,7 @@ from .box_tiles import BoxTiles
 from .entry_placer import EntryPlacer
 from .load_context import LoadContext
 from .load_dispatch import LoadDispatch
-from .load_paths import path_of
+from .load_path import path_of
 from .padded_walk import PaddedWalk
 from .turn.turned_boxes import TurnedBoxes
 from .winograd.tile_boxes import TileBoxes

@@ -12,13 +12,15 @@ from ..buffers.entry_marks import entry_marks
 from ..buffers.input_buffer import kept_port
 from ..config import NpuConfig
 from ..lib.component import Component
+from ..lib.hardware import hardware_of
+from ..timing import load_paths
 from ..timing.load_path import LoadPathTiming
 from .entry_placer import PlacedPixels
 from .load_context import EXTENT_BITS
 from .load_dispatch import LoadDispatch, Setting
 from .padded_walk import Box, PaddedWalk
 
-__all__ = ["BoxPixel", "EntryValue", "LoadPath", "PlacedBox"]
+__all__ = ["BoxPixel", "EntryValue", "LoadPath", "PlacedBox", "path_of"]
 
 
 def BoxPixel(config: NpuConfig) -> data.StructLayout:  # noqa: N802 - a layout
@@ -106,3 +108,9 @@ class LoadPath(LoadPathTiming, Component):
         the queue; ``tiled``: LOAD_ACTs do not go this way.
         """
         wiring.connect(m, dispatch.boxes, walk.boxes)
+
+
+def path_of(config: NpuConfig) -> type[LoadPath]:
+    """The hardware of that of a machine; `cores.timing.load_paths` registers them."""
+    path = load_paths.path_of(config)
+    return hardware_of(path, path.HARDWARE, LoadPath)

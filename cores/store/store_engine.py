@@ -25,7 +25,7 @@ from .requantizer import Requantizer
 from .stages.staged_requantizer import StagedRequantizer
 from .store_runs import StoreRuns
 from .store_sequencer import StoreSequencer
-from .store_stages import stages_of
+from .store_stage import stages_of
 
 __all__ = ["StoreEngine"]
 

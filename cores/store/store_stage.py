@@ -8,10 +8,12 @@ from ..arch.instruction_layout import instruction_layout
 from ..arch.isa import loads
 from ..config import NpuConfig
 from ..lib.component import Component
+from ..lib.hardware import hardware_of
+from ..timing import store
 from ..timing.store import StoreStageTiming
 from .chain import keeps_word
 
-__all__ = ["StoreStage"]
+__all__ = ["StoreStage", "stages_of"]
 
 
 class StoreStage(StoreStageTiming, Component):
@@ -41,3 +43,9 @@ class StoreStage(StoreStageTiming, Component):
                 "loaded": Out(1),       # the last of them is taken
             } if loads(self.OPCODE) else {}),
         })
+
+
+def stages_of(config: NpuConfig) -> tuple[type[StoreStage], ...]:
+    """The hardware of those that a machine has, in the order of their operations; `cores.timing.store` registers them.
+    """
+    return tuple(hardware_of(stage, stage.HARDWARE, StoreStage) for stage in store.stages_of(config))

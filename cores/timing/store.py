@@ -10,9 +10,8 @@ from ..config.core import SHARED_TURNS
 
 __all__ = [
     "ChannelParametersTiming", "LocalWriterTiming", "MaximumStageTiming", "RequantizerTiming", "STORE_STAGES",
-    "SignPackerTiming",
-    "StoreEngineTiming", "StoreRunsTiming", "StoreSequencerTiming", "StoreStageTiming", "ValueTableTiming",
-    "stages_of",
+    "SignPackerTiming", "StagedRequantizerTiming", "StoreEngineTiming", "StoreRunsTiming", "StoreSequencerTiming",
+    "StoreStageTiming", "ValueTableTiming", "stages_of",
 ]
 
 
@@ -59,6 +58,13 @@ class RequantizerTiming:
     def late(config: NpuConfig) -> int:
         """Cycles by which all but reading a word is later: words are added up, or have a register of their own."""
         return int(bool(config.winograd or not config.hard_block_registers))
+
+
+class StagedRequantizerTiming:
+    """Of `StagedRequantizer`, cores/store/stages/staged_requantizer.py, beside what is a `Requantizer`'s."""
+
+    #: Cycles from a residual that is multiplied to the first stage's result: its total is there then.
+    FACTOR = 3
 
 
 class StoreSequencerTiming:

@@ -7,16 +7,21 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
+from cores.errors import NpugenError
 from gen.files.document import DocumentError, read_document
 
-from .errors import LevelsError
-
-__all__ = ["CORTEX_A7", "Level", "Levels", "read_levels"]
+__all__ = ["CORTEX_A7", "Level", "Levels", "LevelsError", "read_levels"]
 
 #: Six levels of a mobile core, of which three are used: what the published comparison is made with.
 CORTEX_A7 = Path(__file__).with_name("cortex_a7.json")
 
 _MOST_LEVELS = 32
+
+
+class LevelsError(NpugenError, ValueError):
+    """A file that holds no levels of voltage and frequency; the message names the file."""
+
+    code = "bad-levels"
 
 
 class Level(msgspec.Struct, kw_only=True, frozen=True, forbid_unknown_fields=True):

@@ -8,6 +8,7 @@ import numpy as np
 
 from cores.arch.stochastic import Circuit
 from cores.config import NpuConfig
+from cores.errors import NpugenError
 from gen.energy.levels import Level as Setting
 from gen.energy.unit_energy import INPUTS, measure_energy
 from gen.run.application import Application
@@ -17,12 +18,16 @@ from npudriver.levels import FULL, Level
 from sim.cycles import estimate
 from sim.profile import layer_timings
 
-from .errors import GovernError
-
-__all__ = ["Way", "energy_of", "levels_of", "time_ns", "way"]
+__all__ = ["GovernError", "Way", "energy_of", "levels_of", "time_ns", "way"]
 
 #: Energy of the first level, where energies are relative.
 RELATIVE = 1_000_000
+
+
+class GovernError(NpugenError, ValueError):
+    """Programs and samples of which no levels can be made; the message is for the user."""
+
+    code = "no-levels"
 
 
 @dataclass(frozen=True, eq=False)

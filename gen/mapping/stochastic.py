@@ -8,7 +8,7 @@ from gen.ir.errors import CompileError
 from gen.ir.graph import Conv
 from gen.mapping.base import LayerContext
 from gen.mapping.plain import ConvCost, ConvMapping, plan_conv
-from gen.mapping.rows import pack_rows, row_slices
+from gen.mapping.unit_weights import pack_rows, row_slices
 from gen.tiling.geometry import Geometry, SpatialTile
 from gen.tiling.schedule import step_pace
 from gen.tiling.weights import PackedWeights, ReductionSlice

@@ -11,14 +11,15 @@ import onnx
 import torch
 from torch import Tensor
 
+from gen.train.classes import Classes
 from gen.train.course import Course, identity_of
 from gen.train.data import TrainingData
+from gen.train.detector import Detector
 from gen.train.errors import TrainError
 from gen.train.network import Network
 from gen.train.rounds import Round, pruned, rounds_of
 from gen.train.session import TrainingSession, TrainingStage
 from gen.train.task import Task
-from gen.train.tasks import task_of
 from gen.train.variants import Variant, measured, over_loss, within
 
 __all__ = ["Epoch", "Trained", "train"]
@@ -69,7 +70,7 @@ def train(session: TrainingSession, model: onnx.ModelProto, folder: Path, *, nam
                          f"{', '.join(other.name for other in model.graph.input)}")
     shape = tuple(dim.dim_value for dim in value.type.tensor_type.shape.dim[1:])
     progress("reading the data")
-    task = task_of(session)
+    task: Task = Classes(session) if session.head is None else Detector(session)
     data = task.read(session.train, folder, name=value.name, shape=shape)
     test = task.read(session.test, folder, name=value.name, shape=shape) if session.test else None
     course = Course(keep, identity_of(session, [model, teacher or model], [data, test]), plots)

@@ -11,7 +11,7 @@ from tests import ROOT
 FIELDS = frozenset(name for unit in UNITS for name in unit.settings.__annotations__)
 #: Rooms of units.
 _ROOMS = re.compile(r"cores/(config/|bus/limits/|load/(gather|turn|winograd)/|compute/(binary|rows|spread|stochastic)/"
-                    r"|store/(maximum|narrow|stages)/|timing/(binary|gather|rows|stages|stochastic|winograd)\.py)")
+                    r"|store/(maximum|narrow|stages)/|timing/(binary|gather|rows|stochastic|winograd)\.py)")
 #: Who else asks, as an interface would say no more than the question.
 _MAY = {
     "cores/npu.py": {"binary_engine"},                      # two engines, or one

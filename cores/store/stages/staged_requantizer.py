@@ -6,7 +6,7 @@ from amaranth.hdl import Module, Mux, Signal
 
 from ...arch.numerics import MIN_SHIFT
 from ...lib.component import record
-from ...timing.stages import StagedRequantizerTiming
+from ...timing.store import StagedRequantizerTiming
 from ..parts import beats_of, second_stage_of, words_of
 from ..requantizer import Requantizer
 from ..requantizer_lane import LaneControl, RequantizerLane

@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from gen.energy.errors import LevelsError
-from gen.energy.levels import CORTEX_A7, read_levels
+from gen.energy.levels import CORTEX_A7, LevelsError, read_levels
 
 TWO: list[dict[str, Any]] = [{"name": "slow", "mhz": 100, "volts": 0.8, "above": 0},
                              {"name": "fast", "mhz": 200, "volts": 1.0, "above": 0.5}]

@@ -12,9 +12,8 @@ from gen.explore.errors import SpaceError
 from gen.explore.evaluation import Evaluation, Job, Objective, Result
 from gen.explore.ledger import Ledger
 from gen.explore.methods import METHODS, chosen_method
-from gen.explore.pareto import front
 from gen.explore.plot import plot
-from gen.explore.report import Found
+from gen.explore.report import Found, front
 from gen.explore.search import search
 from gen.explore.space import Point, Space
 from gen.explore.workers import Here
