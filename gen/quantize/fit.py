@@ -16,6 +16,7 @@ from gen.onnx.index import GraphIndex
 from gen.quantize.options import QuantizeOptions
 from gen.quantize.plan import AFFINE, AVERAGES, CLIPS, JOINS, PICKING, SHAPING, Layer, Plan
 from gen.quantize.prepare import initializers
+from gen.quantize.ranges import NOTHING
 
 __all__ = ["fit_ranges", "fit_weights"]
 
@@ -118,7 +119,7 @@ class _Gains:
         """Inputs whose size has to do with that of the result -> the factor, which is not 0."""
         if node.name in self.layers:
             factor = float(np.abs(_array(self._constants, self.layers[node.name].weights)).max(initial=0))
-            return {node.input[0]: factor} if factor else {}
+            return {node.input[0]: factor} if factor > NOTHING else {}
         inputs = [name for name in node.input if name and name not in self._constants]
         if node.op_type in ("Mul", "Div", "BatchNormalization"):
             return self._multiplied(node, inputs)
@@ -127,7 +128,7 @@ class _Gains:
     def _multiplied(self, node: NodeProto, inputs: list[str]) -> dict[str, float]:
         if len(inputs) == 1 and (line := _line(node, inputs[0], self._constants)) is not None:
             factor = float(np.abs(line[0]).max())
-            return {inputs[0]: factor} if factor else {}
+            return {inputs[0]: factor} if factor > NOTHING else {}
         if node.op_type != "Mul" or len(inputs) != 2:
             return {}
         return {name: self.known[other] for name, other in (inputs, inputs[::-1]) if other in self.known}
@@ -173,7 +174,7 @@ class _Following:
                 np.abs(summand) / _LARGEST_BIAS, _step(ranges.get(output, (0, 0))) / _UNITS))
         least, dead = (array.max(keepdims=True) if len(own) == 1 else np.broadcast_to(array, own.shape)
                        for array in (least, dead))
-        return np.where(own < np.finfo(np.float32).tiny, np.maximum(least, dead), least)
+        return np.where(own < NOTHING, np.maximum(least, dead), least)
 
     def _line(self, layer: Layer, bias: np.ndarray) -> tuple[np.ndarray, np.ndarray, str]:
         """Factor and summand, of each channel or of all, that make the quantised tensor of that name of a layer's

@@ -12,7 +12,7 @@ from gen.quantize.options import QuantizeOptions
 from gen.quantize.plan import Plan
 from gen.quantize.streams import least_stream_error
 
-__all__ = ["BINS", "WORSE", "Distribution", "entropy_misleads", "entropy_threshold", "range_of", "ranges_of"]
+__all__ = ["BINS", "NOTHING", "WORSE", "Distribution", "entropy_misleads", "entropy_threshold", "range_of", "ranges_of"]
 
 #: Bins of the absolute values; a distribution has as many for each sign.
 BINS = 2048
@@ -22,6 +22,9 @@ _LEVELS = 128
 _ENOUGH = 16 * BINS
 #: A range whose noise is so many times that of all values, 3 dB, clips more than it gains.
 WORSE = 2.0
+#: What is smaller counts as zero: a scale of such values, or its product with another, has no normal float32. Training
+#: with weight decay leaves layers that died there.
+NOTHING = 1e-30
 #: Steps of 8 bits, and the shares of the whole range that the squared error is tried for.
 _STEPS = 255
 _SHARES = np.linspace(0.1, 1, 181)
@@ -61,7 +64,7 @@ def range_of(found: Distribution, options: QuantizeOptions) -> tuple[float, floa
     low, high = min(found.low, 0.0), max(found.high, 0.0)
     if options.symmetric:
         low, high = -found.largest, found.largest
-    if not found.largest:
+    if found.largest < NOTHING:
         return 0.0, 0.0
     match options.method:
         case "minmax":

@@ -155,3 +155,22 @@ def test_channels_without_weights(form: str, size: float, rng: Rng, tmp_path: Pa
     y = b.node("Gemm", y, b.weights(4, 8), transB=1) if form == "Gemm" else b.same_conv(y, 8, 4)
     values = samples(rng)
     imported(quantized(b.model(y), values, method="minmax"), values, tmp_path)
+
+
+@pytest.mark.parametrize("size", [1e-40, 1e-33])
+def test_layers_that_died_in_training(size: float, rng: Rng) -> None:
+    """Weight decay leaves numbers of which a scale is no normal float32, or its product with another is none."""
+    b = FloatBuilder(rng, [1, *SHAPE])
+    stem = b.node("Relu", b.same_conv("x", 6, 8, name="stem"))
+    dead = [b.node("Relu", b.same_conv(stem, 8, 8, name=f"dead{number}")) for number in range(2)]
+    last = b.same_conv(b.node("Mul", *dead, name="product"), 8, 8, name="last")
+    shift = b.node("Add", last, b.constant(np.float32([1e-3])))
+    for name in ("dead0", "dead1", "last"):
+        scale_weights(b, name, size)
+    x = samples(rng)
+    found = quantized(b.model(b.node("Add", b.same_conv(stem, 8, 8, name="alive"), b.node("Relu", shift))), x)
+    scales = [numpy_helper.to_array(tensor) for tensor in found.model.graph.initializer
+              if tensor.name.endswith("_scale")]
+    assert all(((scale < 1e6) & (scale >= np.finfo(np.float32).tiny)).all() for scale in scales)
+    wanted, made = outputs_of(found.reference, x), outputs_of(found.model, x)
+    assert np.square(made - wanted).sum() <= 0.01 * np.square(wanted).sum()
