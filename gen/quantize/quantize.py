@@ -18,6 +18,7 @@ from gen.quantize.plan import Plan, plan_quantisation
 from gen.quantize.prepare import prepare
 from gen.quantize.ranges import Distribution, entropy_misleads, ranges_of
 from gen.quantize.reciprocals import bound_reciprocals
+from gen.quantize.saturation import bound_saturated, saturation
 from gen.quantize.sessions import Progress, Samples
 from gen.quantize.streams import correct_for_streams, stream_layers
 
@@ -33,7 +34,8 @@ _NAMED = 3
 class Quantized:
     """``reference`` is the float model that ``model`` was made of: batch norms folded, channels equalised; ``remarks``:
     for people, on what it costs. ``whole``: the lowest and highest value of tensors, over all samples, which another
-    range has to do better than; not of those whose range is for streams.
+    range has to do better than; not of those whose range is for streams. ``limits``: beyond those of a tensor, nothing
+    depends on how far a value is.
     """
 
     model: onnx.ModelProto
@@ -41,6 +43,7 @@ class Quantized:
     plan: Plan
     remarks: tuple[str, ...] = ()
     whole: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+    limits: Mapping[str, tuple[float, float]] = field(default_factory=dict)
 
 
 def quantize(model: onnx.ModelProto, samples: Samples, options: QuantizeOptions | None = None, *,
@@ -60,7 +63,8 @@ def quantize(model: onnx.ModelProto, samples: Samples, options: QuantizeOptions 
     plan = plan_quantisation(reference, options.keep_float)
     found = distributions(reference, plan.tensors, samples, progress)
     ends = {name: (of.low, of.high) for name, of in found.items()}
-    bounded = bound_masks(reference, ends) | bound_reciprocals(reference, found)
+    limits = saturation(reference)
+    bounded = bound_saturated(limits, found) | bound_masks(reference, ends) | bound_reciprocals(reference, found)
     streamed = {layer.source for layer in stream_layers(reference, plan)}
     ranges, whole = (
         ends | bounded | {name: ends[of] for name, of in products.items() if {name, of} <= ends.keys()}
@@ -74,7 +78,7 @@ def quantize(model: onnx.ModelProto, samples: Samples, options: QuantizeOptions 
     if options.streams is not None:
         quantized = correct_for_streams(quantized, plan, samples, options.streams, progress)
     remarks = (*plan.remarks, *unlike_parts(reference, plan, found), *_misled(found, options))
-    return Quantized(quantized, reference, plan, remarks, whole)
+    return Quantized(quantized, reference, plan, remarks, whole, limits)
 
 
 def _misled(found: Mapping[str, Distribution], options: QuantizeOptions) -> tuple[str, ...]:

@@ -137,6 +137,7 @@ def measure(found: Quantized, samples: Samples, labels: np.ndarray | None = None
     signal, noise = dict.fromkeys(names, 0.0), dict.fromkeys(names, 0.0)
     channels = {name: ChannelNoise() for name in outputs}
     own = {name: _OwnNoise(quantized[name], found.whole.get(name)) for name in found.plan.tensors}
+    limits = {name: ends for name, ends in found.limits.items() if name in found.plan.tensors}
     both: list[np.ndarray] = []      # (2, places) each
     tallies = [] if expected is None else [expected.tally(), expected.tally()]
     total = len(next(iter(samples.values())))
@@ -144,6 +145,7 @@ def measure(found: Quantized, samples: Samples, labels: np.ndarray | None = None
                 values_of(found.model, list(names.values()), samples), strict=True)
     for number, (exact, rounded) in enumerate(pairs):
         progress(number, total, "comparing")
+        exact |= {name: np.clip(exact[name], *ends) for name, ends in limits.items()}
         for name, result in names.items():
             difference = exact[name] - rounded[result]
             signal[name] += float(np.vdot(exact[name], exact[name]))

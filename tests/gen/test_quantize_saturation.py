@@ -1,0 +1,79 @@
+"""Ranges of what saturating functions alone read: logits of any size take no steps from those near zero."""
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+from gen.quantize.quantize import Quantized
+from gen.quantize.report import measure
+from gen.quantize.saturation import saturation
+from tests.gen.float_models import FloatBuilder
+from tests.gen.quantizing import outputs_of, quantized
+
+Rng = np.random.Generator
+#: How much larger the logits of the first channel are.
+LARGER = 3000
+
+
+def network(rng: Rng, end: str) -> onnx.ModelProto:
+    """Logits of 6 channels, the first of which is certain, and how a model goes on with them."""
+    b = FloatBuilder(rng, [1, 16])
+    weights = (rng.normal(size=(6, 16)) / 2).astype(np.float32)
+    weights[0] *= LARGER
+    logits = b.node("Gemm", "x", b.constant(weights), name="logits", transB=1)
+    match end:
+        case "Sigmoid" | "Tanh":
+            y = b.node(end, logits)
+        case "moved":
+            shape = b.constant(np.int64([0, 2, 3]))
+            y = b.node("Sigmoid", b.node("Concat", *[b.node("Reshape", logits, shape)] * 2, axis=2))
+        case "SiLU":
+            y = b.node("Mul", logits, b.node("Sigmoid", logits))
+        case "output":
+            y = b.node("Sigmoid", logits)
+    model = b.model(y)
+    if end == "output":
+        model.graph.output.append(helper.make_tensor_value_info(logits, TensorProto.FLOAT, [1, 6]))
+    return model
+
+
+def scale_of_logits(found: Quantized) -> float:
+    constants = {tensor.name: tensor for tensor in found.model.graph.initializer}
+    name = next(layer.output for layer in found.plan.layers if layer.node == "logits")
+    return float(numpy_helper.to_array(constants[f"{name}_scale"]))
+
+
+@pytest.mark.parametrize("method", ["minmax", "mse"])
+@pytest.mark.parametrize("end, reach, decibels", [("Sigmoid", 16, 35), ("moved", 16, 35), ("Tanh", 8, 25)])
+def test_what_is_beyond_needs_no_steps(end: str, reach: float, decibels: float, method: str, rng: Rng) -> None:
+    x = rng.normal(size=(24, 16)).astype(np.float32)
+    found = quantized(network(rng, end), x, method=method)
+    assert scale_of_logits(found) == pytest.approx(reach / 255)
+    wanted, made = outputs_of(found.reference, x), outputs_of(found.model, x)
+    assert np.square(made - wanted).sum() < np.square(wanted).sum() / 10 ** (decibels / 10)
+    (row,) = (row for row in measure(found, {"x": x}).layers if row.layer == "logits")
+    assert row.sqnr_db is not None and row.sqnr_db > 25     # within the range
+
+
+@pytest.mark.parametrize("end", ["SiLU", "output"])
+def test_what_else_reads_them_needs_all(end: str, rng: Rng) -> None:
+    x = rng.normal(size=(24, 16)).astype(np.float32)
+    found = quantized(network(rng, end), x, method="minmax")
+    assert scale_of_logits(found) > LARGER / 255
+
+
+def test_small_ones_stay_as_they_are(rng: Rng) -> None:
+    """A limit is none for samples that do not reach it."""
+    x = rng.normal(size=(24, 16)).astype(np.float32) / 1e5
+    found = quantized(network(rng, "Sigmoid"), x, method="minmax")
+    assert 0 < scale_of_logits(found) < 1 / 255
+
+
+def test_a_value_that_is_moved_first_and_then_read(rng: Rng) -> None:
+    """What a node gives its readers is known before its own operands are looked at, whatever the order of readers."""
+    b = FloatBuilder(rng, [1, 4])
+    moved = b.node("Reshape", "x", b.constant(np.int64([0, 2, 2])))
+    kept = b.node("Relu", moved)
+    y = b.node("Add", b.node("Flatten", kept), b.node("Sigmoid", "x"))
+    assert saturation(b.model(y)) == {}
