@@ -16,6 +16,7 @@ from boards.clock import Clock
 from cores.config import NpuConfig
 from cores.emit import emit_verilog
 from gen.bench.zoo import ZooNetwork, quantised
+from gen.files.colours import COMPARED
 from gen.files.figure import new_figure
 from gen.hw.area import area_of
 from gen.hw.clock import clock_of
@@ -164,7 +165,7 @@ def plot(sizes: Sequence[Size], rows: Sequence[Inference]) -> "Figure":
     used, worth = figure.subplots(1, 2)
     for number, name in enumerate(dict.fromkeys(row.network for row in rows)):
         own = [row for row in rows if row.network == name]
-        look = {"marker": "o", "label": name, "color": f"C{number // 2}",
+        look = {"marker": "o", "label": name, "color": COMPARED[2 + number // 2],
                 "linestyle": "-" if own[0].density is None else "--"}
         used.plot([row.macs for row in own], [row.used for row in own], **look)
         worth.plot([row.macs for row in own], [row.gops_a_klut for row in own], **look)

@@ -18,6 +18,7 @@ from boards.clock import Basis, Clock
 from cores.config import NpuConfig
 from gen.bench.partition import ssd_cuts
 from gen.bench.waits import Bound, Waits, bound_of, waits_of
+from gen.files.colours import CAUSES
 from gen.files.figure import new_figure
 from gen.hw.area import area_of
 from gen.hw.clock import clock_of
@@ -161,9 +162,9 @@ def plot(rows: Sequence[Row]) -> "Figure":
     ideal = [1e3 * row.seconds * row.ideal / row.cycles for row in rows]
     figure = new_figure(9, 1.2 + 0.3 * len(rows))
     axes = figure.subplots()
-    axes.barh(names, ideal, label="on an ideal memory")
+    axes.barh(names, ideal, label="on an ideal memory", color=CAUSES["useful"])
     axes.barh(names, [1e3 * row.seconds - time for row, time in zip(rows, ideal, strict=True)], left=ideal,
-              label="what the board's memory takes on top")
+              label="what the board's memory takes on top", color=CAUSES["wait_load"])
     axes.invert_yaxis()
     axes.set(xlabel="milliseconds of an inference")
     axes.legend()

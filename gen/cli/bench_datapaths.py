@@ -13,6 +13,7 @@ from gen.cli.common import console, messages, status
 from gen.cli.journal import Journal
 from gen.cli.machine import chosen_config, described
 from gen.cli.plots import write_plots
+from gen.files.colours import colour_of
 from gen.files.figure import new_figure
 
 if TYPE_CHECKING:
@@ -28,6 +29,10 @@ _PLOT = "datapaths"
 
 #: A gap to the ideal below this share needs no explanation.
 _EXPLAINED = 0.05
+
+
+#: Of all parts: each has its colour, whichever are drawn.
+_NAMES = ("depthwise", "fusion", "few channels", "binary", "binary, full", "winograd narrow", "winograd exact")
 
 
 class _Part(NamedTuple):
@@ -196,9 +201,10 @@ def plot(rows: Rows) -> "Figure":
     figure = new_figure(9, 1.5 + 0.28 * len(rows))
     axes = figure.subplots()
     names = [f"{row['layer']} " for row in rows]
-    for number, part in enumerate(parts):
+    for part in parts:
         places = [index for index, row in enumerate(rows) if row["part"] == part]
-        axes.barh(places, [rows[index]["times"] for index in places], label=part, color=f"C{number}")
+        axes.barh(places, [rows[index]["times"] for index in places], label=part,
+                  color=colour_of(part, _NAMES))
     for index, row in enumerate(rows):
         axes.text(row["times"], index, f" {row['times']:.2f}", va="center", fontsize="small")
     axes.set_yticks(range(len(rows)), names)

@@ -12,6 +12,9 @@ from gen.cli.common import add_json_option, console, print_json
 if TYPE_CHECKING:
     from boards.board import Board
 
+#: Columns of a terminal that the whole table needs.
+_WIDE = 130
+
 EXAMPLE = "example: %(prog)s --json"
 
 
@@ -23,6 +26,9 @@ def run(arguments: argparse.Namespace) -> None:
     if arguments.json:
         print_json({"boards": [_described(board) for board in BOARDS.values()]})
         return
+    if console.width < _WIDE:
+        _print_short()
+        return
     table = Table(box=box.SIMPLE, padding=(0, 1, 0, 0), caption=(
         "memory: what long bursts get of it, and how long the first beat of a read takes. "
         "largest: by estimated area, what `build` makes; build --synth tells more"), caption_justify="left")
@@ -31,6 +37,26 @@ def run(arguments: argparse.Namespace) -> None:
     for board in BOARDS.values():
         table.add_row(*_row(board))
     console.print(table)
+
+
+def _print_short() -> None:
+    """What there is room for in a narrow terminal."""
+    from gen.hw.clock import clock_of
+    from gen.hw.fit import largest_of
+
+    table = Table(box=box.SIMPLE, padding=(0, 1, 0, 0))
+    for heading in ("name", "board", "device"):
+        table.add_column(heading)
+    for heading in ("memory, GB/s", "MACs", "MHz"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    for board in BOARDS.values():
+        largest = largest_of(board)
+        table.add_row(board.name, board.title, board.part, f"{board.memory.sustained / 1e9:.2f}", *(
+            ("none", f"{board.clock_mhz:g}") if largest is None else
+            (str(largest.config.macs), f"{clock_of(board, largest.config).mhz:g}")))
+    console.print(table)
+    console.print("memory: what long bursts get. MACs: of the largest machine that fits by estimated area. MHz: its "
+                  f"clock, a target. More in {_WIDE} columns, or with --json")
 
 
 def _row(board: "Board") -> tuple[str, ...]:

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 #: Of the plot.
 _NAME = "profile"
+#: Headings of columns that a terminal of so many columns has no room for.
+_PIXELS, _WEIGHTS, _NARROW = "idle\npixels", "lacks\nweights", 90
 #: Headings of columns that a terminal of so many columns has room for.
 _SLOTS, _WIDE = ("slots\na MAC", "by\nlanes"), 100
 #: The same, of more columns.
@@ -154,11 +156,11 @@ def _slots(part: dict[str, Any]) -> tuple[float | None, float | None]:
     return slots_per_mac([part])
 
 
-def _row(layer: dict[str, Any]) -> list[str]:
+def _row(layer: dict[str, Any], *, all_waits: bool) -> list[str]:
     def share(cycles: int) -> str:
         return f"{100 * cycles / max(1, layer['cycles']):.1f}"
 
-    waits = {cause: waited for cause, waited in layer["stalls"].items() if cause != "wait_weights"}
+    waits = {cause: waited for cause, waited in layer["stalls"].items() if all_waits or cause != "wait_weights"}
     cause, waited = max(waits.items(), key=lambda item: item[1], default=("", 0))
     percent = round(100 * waited / max(1, layer["cycles"]))
     slots = [f"{ratio:.2f}" if ratio else "" for ratio in _slots(layer)]
@@ -188,10 +190,12 @@ def _without(modes: set[str]) -> str:
 
 def show(profile: dict[str, Any], board: str) -> None:
     total = profile["total"]
-    headings = ["layer", "mode", "cycles", "% used", *_SLOTS, "idle\npixels", "idle\nlanes", "lacks\nweights",
+    headings = ["layer", "mode", "cycles", "% used", *_SLOTS, _PIXELS, "idle\nlanes", _WEIGHTS,
                 "waits for", "bytes", _ENERGY]
-    rows, footers = [_row(layer) for layer in profile["layers"]], _row(total)
-    hidden = (*(_SLOTS if console.width < _WIDE else ()), *((_ENERGY,) if console.width < _WIDEST else ()))
+    narrow = console.width < _NARROW
+    rows, footers = [_row(layer, all_waits=narrow) for layer in profile["layers"]], _row(total, all_waits=narrow)
+    hidden = (*((_PIXELS, _WEIGHTS) if narrow else ()), *(_SLOTS if console.width < _WIDE else ()),
+              *((_ENERGY,) if console.width < _WIDEST else ()))
     if hidden:
         shown = [number for number, heading in enumerate(headings) if heading not in hidden]
         headings, footers = [headings[number] for number in shown], [footers[number] for number in shown]
@@ -210,7 +214,9 @@ def show(profile: dict[str, Any], board: str) -> None:
     if total["slots_per_mac"] is not None:
         console.print(f"multiplier slots issued for each multiplication of the model: {total['slots_per_mac']:.2f}; "
                       f"{total['slots_per_lane_mac']:.2f} with channels rounded up to lanes")
-    console.print("% of a layer's cycles: multipliers in use; lanes at work without an output pixel, and without a "
+    console.print("% of a layer's cycles: multipliers in use; lanes at work without a channel, tap or weight; what it "
+                  f"waited for most. More in {_WIDEST} columns, or with --json" if narrow else
+                  "% of a layer's cycles: multipliers in use; lanes at work without an output pixel, and without a "
                   "channel, tap or weight; weights that are not there in time; what else it waited for most")
     if any(layer["utilisation"] > 1 for layer in profile["layers"]):
         console.print("more than 100 % used: Winograd layers need fewer multiplications than they have MACs",

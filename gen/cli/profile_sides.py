@@ -67,8 +67,12 @@ def side_by_side(arguments: argparse.Namespace, measure: Measure) -> None:
     """
     if not 2 <= len(arguments.on) <= len(_LETTERS):
         raise UsageError(f"--on: two to {len(_LETTERS)} machines are compared, not {len(arguments.on)}")
-    if machine_given(arguments) or arguments.board is not None:
-        raise UsageError("--on says what the machines are: give options of a machine there", code="option-conflict")
+    if arguments.board is not None:
+        raise UsageError(f"--on says what the machines are: give the board there, as in --on board={arguments.board},"
+                         "macs=64", code="option-conflict")
+    if machine_given(arguments):
+        raise UsageError("--on says what the machines are: give options of a machine there, as in --on "
+                         "macs=64,features=gather", code="option-conflict")
     for option in ("html", "density"):
         if getattr(arguments, option) is not None:
             raise UsageError(f"--{option} does not go with --on", code="option-conflict")
@@ -79,7 +83,7 @@ def side_by_side(arguments: argparse.Namespace, measure: Measure) -> None:
                                          for one in machines], "layers": _rows(machines)}
     if arguments.output:
         write_file(arguments.output / "profile.json", json.dumps(found, indent=2) + "\n")
-        write_plots(arguments, arguments.output, "profile", _plot(found, arguments.model.stem))
+        write_plots(arguments, arguments.output, "profile", _plot(found, arguments.model.stem, arguments.memory))
         messages.print(f"{arguments.output}: {', '.join(['profile.json', *plot_files(arguments, 'profile')])}",
                        soft_wrap=True)
     if arguments.json:
@@ -124,7 +128,7 @@ def _rows(machines: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
 
 def _saved(cycles: int | None, pruned: int | None, total: int) -> float | None:
     """Percent of all cycles that pruning the layer saves."""
-    return None if cycles is None or pruned is None else 100 * (cycles - pruned) / max(1, total)
+    return None if cycles is None or pruned is None else round(100 * (cycles - pruned) / max(1, total), 6) + 0.0
 
 
 def _show(found: Mapping[str, Any]) -> None:
@@ -157,11 +161,12 @@ def _show(found: Mapping[str, Any]) -> None:
 
 
 def _percent(value: float | None) -> str:
-    return "" if value is None else f"{value:.1f}"
+    return "" if value is None else f"{round(value, 1) + 0.0:.1f}"
 
 
-def _plot(found: Mapping[str, Any], name: str) -> "Figure":
-    """Bars of ms of each layer on each machine, the part that pruning saves lighter."""
+def _plot(found: Mapping[str, Any], name: str, memory: str) -> "Figure":
+    """Bars of ms of each layer on each machine, the part that pruning saves lighter; ``memory``: theirs."""
+    from gen.files.colours import COMPARED
     from gen.files.figure import new_figure, plain, title_of
 
     machines, rows = found["machines"], found["layers"]
@@ -174,12 +179,15 @@ def _plot(found: Mapping[str, Any], name: str) -> "Figure":
         whole = [(row["cycles"][number] or 0) / per_ms for row in rows]
         pruned = [whole[at] if row["pruned"][number] is None else row["pruned"][number] / per_ms
                   for at, row in enumerate(rows)]
-        axes.barh(places, whole, height, alpha=0.4, color=f"C{number}")
-        axes.barh(places, pruned, height, label=f"{one['machine']}: {one['what']}", color=f"C{number}")
+        axes.barh(places, whole, height, alpha=0.4, color=COMPARED[number])
+        axes.barh(places, pruned, height, label=f"{one['machine']}: {one['what']}",
+                  color=COMPARED[number])
     axes.set_yticks(range(len(rows)), [plain(row["name"], _LONGEST_NAME) for row in rows])
     axes.invert_yaxis()
     axes.set_xlabel("ms; lighter: what pruning to a quarter of the weights saves")
-    clocks = "; ".join(f"{one['machine']}: {Clock(one['clock_mhz'], one['clock'])}" for one in machines)
-    axes.set_title(title_of([f"{name}, side by side", f"clock: {clocks}"]), fontsize="medium")
+    clocks = [str(Clock(one["clock_mhz"], one["clock"])) for one in machines]
+    said = clocks[0] if len(set(clocks)) == 1 else "; ".join(
+        f"{one['machine']}: {clock}" for one, clock in zip(machines, clocks, strict=True))
+    axes.set_title(title_of([f"{name}, side by side", f"clock: {said}; memory: {memory}"]), fontsize="medium")
     axes.legend(fontsize="small")
     return figure

@@ -32,7 +32,7 @@ def plot(found: Found, title: str) -> "Figure":
     figure = new_figure(9, 6)
     axes = figure.subplots()
     names = [*(objective.name for objective in found.objectives), "area"][:2]
-    units = {objective.name: objective.unit for objective in found.objectives} | {"area": "%"}
+    units = {objective.name: objective.unit for objective in found.objectives} | {"area": "mean share of the device, %"}
     feasible = [one for one in found.evaluations if one.feasible and all(name in one.figures for name in names)]
     by = _colour_by(found)
     _scatter(axes, feasible, names, by)

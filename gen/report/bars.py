@@ -3,17 +3,14 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from gen.files.colours import CAUSES
 from gen.files.figure import new_figure, plain, title_of
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["COLOURS", "bars"]
+__all__ = ["bars"]
 
-#: Of the parts of a bar: those of a report's page (CAUSES in report.js).
-COLOURS = {"useful": "#2f6fb7", "idle_pixels": "#6fa5de", "idle_lanes": "#a9cbee", "wait_weights": "#dd7f22",
-           "wait_load": "#efc03f", "wait_store": "#a64fb5", "short_steps": "#8d5a3a", "setup": "#8a9099",
-           "idle": "#c4cad1"}
 #: Characters of a name in a plot.
 _LONGEST_NAME = 60
 
@@ -28,7 +25,7 @@ def bars(profile: dict[str, Any], title: Sequence[str]) -> "Figure":
     names = [plain(layer["name"], _LONGEST_NAME) for layer in layers]
     places = range(len(layers))     # names need not be different
     left = [0] * len(layers)
-    for cause, colour in COLOURS.items():
+    for cause, colour in CAUSES.items():
         widths = [part[cause] for part in parts]
         if any(widths):
             axes.barh(places, widths, left=left, label=cause.replace("_", " "), color=colour)

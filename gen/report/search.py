@@ -34,7 +34,8 @@ def search_sheet(name: str, found: Found, facts: Mapping[str, Any], *, command: 
                     x=x, y=y, colour=next(iter([*words, *found.space.varied]), "nothing"), step=len(goals) == 2)]
     sections = [Section(title="The trade-off", blocks=plane if points else [], note="Every feasible point. "
                         + ", ".join(f"{goal.name}: the {'more' if goal.largest else 'less'} the better"
-                                    for goal in goals) + "."),
+                                    for goal in goals) + ". area: the mean of the shares of the "
+                        "device's resources."),
                 Section(title="Table", note="All points; those of the front stand out. Select a heading to sort.",
                         blocks=[_table(found, best)])]
     reasons = Counter(one.infeasible[0] for one in found.evaluations if not one.feasible)

@@ -101,8 +101,8 @@ function drawPoints(block, root) {
           formatter: event => all[event.value[2]].front ? labelled.map(name => all[event.value[2]].parameters[name]).join(", ") : ""}}]};
   }, drawn => drawn.on("click", event => event.seriesType === "scatter" && show(event.value[2])));
   redrawn = redraw[redraw.length - 1];
-  root.append(make("p", {class: "note"}, `Framed: the front. ${varied.length ? `Beside its points: ${varied.join(", ")}, `
-    + "but for what has the colours. " : ""}Select a point for all that is known of it.`));
+  root.append(make("p", {class: "note"}, `Framed: the front. ${varied.length ? `Beside its points: ${varied.join(", ")}; `
+    + "where one of these has the colours, the others. " : ""}Select a point for all that is known of it.`));
   keys();
   if (all.length) show(now);
 }

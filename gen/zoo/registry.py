@@ -1,5 +1,7 @@
 """All networks of the zoo, by name."""
 
+import difflib
+
 from gen.zoo import convnext, ghostnet, mobilenet, mobilevit, plain, regnet, resnet, shufflenet, ssd, vit, yolo, yolo11
 from gen.zoo.errors import ZooError
 from gen.zoo.network import Network
@@ -17,4 +19,6 @@ def get_network(name: str) -> Network:
     try:
         return NETWORKS[name]
     except KeyError:
-        raise ZooError(f"no network {name!r} in the zoo; it has {', '.join(NETWORKS)}") from None
+        near = difflib.get_close_matches(name, NETWORKS, 1)
+        meant = f" (is {near[0]} meant?)" if near else ""
+        raise ZooError(f"no network {name!r} in the zoo{meant}; it has {', '.join(NETWORKS)}") from None

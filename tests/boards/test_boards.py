@@ -1,14 +1,20 @@
 """Board descriptions, against amaranth-boards where it knows the board, and how they are found."""
 
 import json
+import os
+import re
+import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from boards.board import Board
-from boards.registry import BOARDS, BoardError, find_boards, get_board
+from boards.registry import BOARDS, OWN_BOARDS, BoardError, BoardFileError, find_boards, get_board, own_folders
 from cores.config import PRESET_MACS, ConfigError
+from gen.families.registry import require_known_device
+from tests import ROOT
 
 
 @pytest.mark.parametrize("board", BOARDS.values(), ids=BOARDS)
@@ -73,5 +79,55 @@ def test_a_new_board_is_a_file(package: Path):
 def test_two_boards_of_one_name(package: Path):
     (package / "a_board.py").write_text(_NEW)
     (package / "b_board.py").write_text(_NEW)
-    with pytest.raises(ValueError, match="more_boards.b_board: there is a board 'mine' already"):
+    with pytest.raises(BoardFileError, match="more_boards.b_board: there is a board 'mine' already"):
         find_boards("more_boards", [str(package)])
+
+
+@pytest.mark.parametrize("text, said", [
+    ("BOARDS = (", "more_boards.mine, line 1: '\\('"),
+    ("from boards.board import Board\nBOARDS = (Board(name='x'),)", "missing 10 required keyword-only arguments: "),
+    (_NEW.replace('name="mine"', "clock=3"), "unexpected keyword argument 'clock'"),
+    (_NEW.replace("),)", "))"), "BOARDS must be a tuple of boards; that of one is \\(Board\\(...\\),\\)"),
+    ("raise RuntimeError", "more_boards.mine: RuntimeError"),
+])
+def test_a_file_that_describes_no_board(text: str, said: str, package: Path):
+    (package / "mine.py").write_text(text)
+    with pytest.raises(BoardFileError, match=said):
+        find_boards("more_boards", [str(package)])
+
+
+def test_a_device_that_its_family_does_not_know():
+    board = get_board("zu3eg")
+    with pytest.raises(BoardFileError, match="board 'zu3eg': family must be one of .*xcup, not 'zynq'"):
+        require_known_device(replace(board, family="zynq"))
+    with pytest.raises(BoardFileError, match="the family xcup are lut, ff, dsp, bram36, not lut, bram"):
+        require_known_device(replace(board, resources={"lut": 1, "bram": 2}))
+
+
+def test_boards_in_a_folder_of_ones_own(tmp_path: Path):
+    """Named as a variable of the environment, by any command, in any folder; what is wrong there is one line."""
+    folder = tmp_path / "mine"
+    folder.mkdir()
+    (folder / "mine.py").write_text(_NEW)
+    page = (ROOT / "docs" / "boards.md").read_text()
+    (example,) = re.findall(r"```python\n# ~/my-boards/zybo.py\n(.*?)```", page, re.S)
+    (folder / "zybo.py").write_text(example)
+
+    def asked(named: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run([sys.executable, "-m", "gen", "boards", "--json"], cwd=tmp_path, capture_output=True,
+                              text=True, env={**os.environ, OWN_BOARDS: named})
+
+    found = asked(str(folder))
+    assert found.returncode == 0, found.stderr
+    boards = {board["name"]: board for board in json.loads(found.stdout)["boards"]}
+    assert set(boards) == {*BOARDS, "mine", "zybo"}
+    assert boards["zybo"]["memory"]["sustained"] > 2 * get_board("zynq7020").memory.sustained
+    (folder / "mine.py").write_text(_NEW.replace("_KNOWN[0]", "_KNOWN[9]"))
+    wrong = asked(str(folder))
+    assert (wrong.returncode, wrong.stderr.count("\n")) == (1, 1)
+    assert wrong.stderr == "gen boards: error: boards.mine: tuple index out of range [bad-board]\n"
+    with pytest.raises(BoardFileError, match=f"^{OWN_BOARDS}: there is no folder nowhere$"):
+        own_folders("nowhere")
+    (folder / "zu3eg.py").touch()
+    with pytest.raises(BoardFileError, match="zu3eg.py has the name of a file of npugen's; give it another$"):
+        own_folders(str(folder))

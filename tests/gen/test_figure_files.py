@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from gen.cli import bench_datapaths as datapaths
 from gen.cli import main
+from gen.files.colours import CAUSES, COMPARED, colour_of
 from gen.files.figure import KINDS, drawn, new_figure, write_figure
-from gen.report.bars import COLOURS
 from tests import ROOT
 
 _MAGIC = {"png": b"\x89PNG", "svg": b"<?xml", "pdf": b"%PDF"}
@@ -54,8 +55,19 @@ def test_colours_are_those_of_the_page():
     """A part of a layer's cycles has one colour, in the plot and on the page."""
     page = (ROOT / "gen" / "report" / "report.js").read_text()
     causes = dict(re.findall(r'(\w+): \["[^"]*", "(#\w+)"\]', page))
-    assert {name: causes[name] for name in COLOURS} == COLOURS
-    assert len(set(COLOURS.values())) == len(COLOURS)
+    assert {name: causes[name] for name in CAUSES} == CAUSES
+    assert len(set(CAUSES.values())) == len(CAUSES)
+    assert len({*COMPARED, *causes.values()}) == len(COMPARED) + len({*causes.values()})
+    page = (ROOT / "gen" / "report" / "beside.js").read_text()
+    assert f'const MACHINES = ["{COMPARED[0]}", "{COMPARED[1]}"]' in page
+
+
+def test_a_part_of_a_bench_has_one_colour():
+    rows = [{"part": part, "layer": part, "times": 2.0} for part in ("winograd exact", "fusion")]
+    both, one = (datapaths.plot(some).axes[0] for some in (rows, rows[:1]))
+    assert both.patches[0].get_facecolor() == one.patches[0].get_facecolor() != both.patches[1].get_facecolor()
+    with pytest.raises(ValueError, match="other"):
+        colour_of("other", ["depthwise"])
 
 
 @pytest.mark.parametrize("vary, said", [

@@ -48,7 +48,7 @@ def test_lists(capsys: pytest.CaptureFixture):
 
 
 @pytest.mark.parametrize(("argv", "status", "words"), [
-    (["resnet34", "-o", "x.onnx"], 2, "no network 'resnet34' in the zoo; it has vgg16"),
+    (["resnet34", "-o", "x.onnx"], 2, "no network 'resnet34' in the zoo (is resnet50 meant?); it has vgg16"),
     (["lenet5"], 2, "give NAME and -o F.onnx; `python -m gen zoo --list` has the names"),
     (["-o", "x.onnx"], 2, "give NAME and -o F.onnx"),
     (["lenet5", "--list"], 2, "--list goes without NAME, -o and --pictures"),
