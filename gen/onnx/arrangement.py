@@ -11,17 +11,14 @@ from gen.onnx.model import Node, NodeError
 from gen.onnx.refusals import refusal
 from gen.onnx.values import (
     Host,
-    Pending,
-    PendingAdd,
-    PendingConcat,
-    PendingOperation,
-    PendingPixels,
-    PendingProduct,
+    PendingPool,
     PendingRows,
+    PendingTable,
     Quantised,
     QuantisedConstant,
     RawInput,
     Real,
+    Unquantised,
     Value,
     layout_steps,
 )
@@ -56,8 +53,7 @@ def rearranged(node: Node, value: Value | None, change: Callable[[np.ndarray], n
             return replace(value, order=change(value.order), moved_by=node.name)
         case RawInput():
             return replace(value, order=change(value.order))
-        case (Pending() | PendingAdd() | PendingOperation() | PendingConcat() | PendingPixels() | PendingProduct()
-              | PendingRows()):
+        case Unquantised() if not isinstance(value, PendingTable | PendingPool):
             return replace(value, order=change(value.order), nodes=(*value.nodes, node.name), moved_by=node.name)
         case QuantisedConstant() if value.scale.size == value.zero_point.size == 1:
             return replace(value, array=change(value.array))

@@ -1,24 +1,7 @@
 """Why a value is not what an operator needs."""
 
 from gen.onnx.model import NodeError
-from gen.onnx.values import (
-    Condition,
-    Host,
-    Padded,
-    Pending,
-    PendingAdd,
-    PendingConcat,
-    PendingOperation,
-    PendingPixels,
-    PendingPool,
-    PendingProduct,
-    PendingRows,
-    PendingTable,
-    Quantised,
-    QuantisedPadded,
-    RawInput,
-    Value,
-)
+from gen.onnx.values import Condition, Host, Padded, Quantised, QuantisedPadded, RawInput, Unquantised, Value
 
 __all__ = ["obstacle", "rearranged_in_front_of", "refusal"]
 
@@ -26,8 +9,7 @@ __all__ = ["obstacle", "rearranged_in_front_of", "refusal"]
 def obstacle(value: Value | None) -> NodeError:
     """What keeps ``value`` from being a dequantised tensor, said of it."""
     match value:
-        case (Pending() | PendingAdd() | PendingOperation() | PendingTable() | PendingConcat() | PendingPixels()
-              | PendingPool() | PendingProduct() | PendingRows()):
+        case Unquantised():
             return NodeError(f"is the unquantised result of node {value.name}; put QuantizeLinear and DequantizeLinear "
                              "after that", code="not-quantised", maker=value.name)
         case Padded() | QuantisedPadded():

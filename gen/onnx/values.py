@@ -24,8 +24,8 @@ from gen.onnx.windows import Windows
 __all__ = [
     "Condition", "Constant", "Head", "Host", "Padded", "Pending", "PendingAdd", "PendingConcat", "PendingOperation",
     "PendingPixels", "PendingPool", "PendingProduct", "PendingRows", "PendingTable", "Quantisation", "Quantised",
-    "QuantisedConstant", "QuantisedPadded", "RawInput", "Real", "Value", "channels_first", "channels_shape",
-    "channels_with_gaps", "is_plain", "is_whole", "layout_steps",
+    "QuantisedConstant", "QuantisedPadded", "RawInput", "Real", "Unquantised", "Value", "channels_first",
+    "channels_shape", "channels_with_gaps", "is_plain", "is_whole", "layout_steps",
 ]
 
 #: Axes beyond which `layout_steps` does not look for a transposition.
@@ -157,7 +157,7 @@ class QuantisedPadded:
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class _Result:
+class Unquantised:
     """The real result of node ``name`` on the way to its QuantizeLinear, clipped to ``low``..``high``."""
 
     name: str
@@ -176,7 +176,7 @@ class _Result:
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Pending(_Result):
+class Pending(Unquantised):
     """A layer's: ``(acc + offset) * scale + bias``."""
 
     #: `Conv` or `Pool`, and its arguments but for the name, the output and the requantisation.
@@ -204,7 +204,7 @@ class Pending(_Result):
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class PendingAdd(_Result):
+class PendingAdd(Unquantised):
     """The sum of two tensors, the first of which may still be a layer's result, and either one a function.
 
     ``apart``: one of both is always zero, so that a result in steps of the sum is rounded once. ``instead``: another
@@ -218,7 +218,7 @@ class PendingAdd(_Result):
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class PendingOperation(_Result):
+class PendingOperation(Unquantised):
     """What an operation of a store makes of a tensor.
 
     ``operation`` makes it of the tensor, as it is before the operation, the result's quantisation, and the lowest and
@@ -230,7 +230,7 @@ class PendingOperation(_Result):
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class PendingTable(_Result):
+class PendingTable(Unquantised):
     """ONNX value ``value``: a function, value by value, of the quantised one ``source``, which stands for ``real``."""
 
     real: Real
@@ -239,14 +239,14 @@ class PendingTable(_Result):
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class PendingConcat(_Result):
+class PendingConcat(Unquantised):
     """Tensors of one height and width after each other, the channels of the first one first."""
 
     parts: tuple[Real, ...]
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class PendingPixels(_Result):
+class PendingPixels(Unquantised):
     """Of the pixels of all parts, which have one number of channels, those of the first one first, these ``places``, in
     rows and columns of ``size`` (`gen.ir.layers.move`).
     """
@@ -264,7 +264,7 @@ class Head:
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class PendingProduct(_Result):
+class PendingProduct(Unquantised):
     """Products of two activations, ``heads``, each of which has ``outputs`` channels of ``size`` pixels: the channels
     of the first one first. A step of their sums is ``scale``.
     """
@@ -276,7 +276,7 @@ class PendingProduct(_Result):
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class PendingRows(_Result):
+class PendingRows(Unquantised):
     """A `RowOp`'s: ``acc * scale + bias``; ``arguments``: its own, but for name, output and requantisation. Of channels
     that are ``turned`` it is ``-acc * scale + bias``.
     """
@@ -290,7 +290,7 @@ class PendingRows(_Result):
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class PendingPool(_Result):
+class PendingPool(Unquantised):
     """``factor`` times the maximum of windows of a layer's result, plus ``shift``: what a Sign can follow."""
 
     inner: Pending
@@ -330,9 +330,8 @@ class Host:
         return replace(self, steps=(*self.steps, step), order=self.order if order is None else order, layer=None)
 
 
-Value = (Constant | QuantisedConstant | RawInput | Quantised | Real | Padded | QuantisedPadded | Pending | PendingAdd
-         | PendingOperation | PendingTable | PendingConcat | PendingPixels | PendingPool | PendingProduct | PendingRows
-         | Condition | Host)
+Value = (Constant | QuantisedConstant | RawInput | Quantised | Real | Padded | QuantisedPadded | Unquantised | Condition
+         | Host)
 
 
 def channels_shape(shape: tuple[int, ...]) -> tuple[int, int, int] | None:

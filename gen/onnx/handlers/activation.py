@@ -18,14 +18,11 @@ from gen.onnx.registry import Inputs, Registry, at
 from gen.onnx.values import (
     Pending,
     PendingAdd,
-    PendingConcat,
     PendingOperation,
-    PendingPixels,
-    PendingPool,
-    PendingProduct,
-    PendingRows,
+    PendingTable,
     Quantisation,
     Real,
+    Unquantised,
     Value,
 )
 from sim.golden import quantize_residual
@@ -45,8 +42,7 @@ def clip(context: Context, inputs: Inputs) -> Value:
         low = min(low, high)        # where they are the wrong way round, all is the maximum
     if isinstance(value, Real):
         return replace(copy(context, context.activation(value)), low=low, high=high)
-    if isinstance(value, Pending | PendingAdd | PendingOperation | PendingConcat | PendingPixels | PendingPool
-                  | PendingProduct | PendingRows):
+    if isinstance(value, Unquantised) and not isinstance(value, PendingTable):
         return value.clipped(low, high, node.name)
     raise refusal(value, "its input")
 
