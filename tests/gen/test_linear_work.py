@@ -103,6 +103,7 @@ def _require_linear(few: Counter[str], many: Counter[str]) -> None:
     assert not {name: round(factor, 1) for name, factor in grown.items() if factor > 1.25 * NODES[1] / NODES[0]}
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.gettrace() is not None, reason="something else traces")
 def test_shifts(rng: np.random.Generator) -> None:
     """Of four times the blocks with four times the work."""

@@ -104,6 +104,7 @@ def test_damaged_weights(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     assert done.returncode == 1 and "code or constants are damaged" in done.stderr
 
 
+@pytest.mark.slow
 def test_the_same_model_gives_the_same_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     contents = []
     for name in ("one", "two"):
