@@ -7,6 +7,7 @@ from cores.config.presets import (
     ALL_PRESET_MACS,
     COMPUTING_FEATURES,
     FEATURES,
+    MODEL_PURPOSES,
     PRESET_MACS,
     PURPOSES,
     TRIED_FEATURES,
@@ -15,6 +16,6 @@ from cores.config.presets import (
 from cores.config.units import UNITS, Unit
 
 __all__ = [
-    "ALL_PRESET_MACS", "COMPUTING_FEATURES", "FEATURES", "PRESET_MACS", "PURPOSES", "TRIED_FEATURES", "UNITS",
-    "ConfigError", "NpuConfig", "Unit", "features_together", "part_of",
+    "ALL_PRESET_MACS", "COMPUTING_FEATURES", "FEATURES", "MODEL_PURPOSES", "PRESET_MACS", "PURPOSES", "TRIED_FEATURES",
+    "UNITS", "ConfigError", "NpuConfig", "Unit", "features_together", "part_of",
 ]

@@ -221,7 +221,7 @@ class Core(Fields):
 
     def _check_lanes(self) -> None:
         tn, tm, dn = self.ic_lanes, self.oc_lanes, self.nnz_lanes
-        self.require("ic_lanes", tn in (8, 16, 32), "be 8, 16 or 32 (the AXI data bus is 8 * ic_lanes bits)")
+        self.require("ic_lanes", tn in (4, 8, 16, 32), "be 4, 8, 16 or 32 (the AXI data bus is 8 * ic_lanes bits)")
         self.require("nnz_lanes", _is_power_of_two(dn) and dn <= tn, f"be a power of two up to ic_lanes={tn}")
         self.require("oc_lanes", _is_power_of_two(tm) and tn <= tm <= 16 * tn,
                  f"be a power of two from ic_lanes={tn} to {16 * tn}, as a store writes whole channel blocks")

@@ -6,12 +6,13 @@ from cores.config.core import ConfigError
 from cores.config.units import UNITS, Settings
 
 __all__ = [
-    "ALL_PRESET_MACS", "COMPUTING_FEATURES", "FEATURES", "PRESET_MACS", "PURPOSES", "TRIED_FEATURES", "feature_fields",
-    "features_of", "features_together", "preset_fields",
+    "ALL_PRESET_MACS", "COMPUTING_FEATURES", "FEATURES", "MODEL_PURPOSES", "PRESET_MACS", "PURPOSES", "TRIED_FEATURES",
+    "feature_fields", "features_of", "features_together", "preset_fields",
 ]
 
 #: Lanes and memory depths of each ``--macs`` preset, by what it is for: networks with zeros among their weights, whose
-#: lanes select the channels that have some; or dense ones, whose lanes take the channels as they come, in fewer LUTs.
+#: lanes select the channels that have some; or dense ones, whose lanes take the channels as they come, in fewer LUTs;
+#: or small devices, on which all that can be narrow is.
 _PRESETS: dict[str, dict[int, dict[str, int]]] = {
     "sparse": {
         16: dict(oc_lanes=8, ic_lanes=8, nnz_lanes=1, pixel_lanes=2, input_depth=2048),
@@ -33,9 +34,16 @@ _PRESETS: dict[str, dict[int, dict[str, int]]] = {
         2048: dict(oc_lanes=32, ic_lanes=32, nnz_lanes=32, pixel_lanes=2, select_fanin=1, input_depth=4096),
         4096: dict(oc_lanes=64, ic_lanes=32, nnz_lanes=32, pixel_lanes=2, select_fanin=1, input_depth=4096),
     },
+    "tiny": {
+        4: dict(oc_lanes=4, ic_lanes=4, nnz_lanes=1, pixel_lanes=1, input_depth=4096, store_lanes=1),
+        8: dict(oc_lanes=4, ic_lanes=4, nnz_lanes=2, pixel_lanes=1, select_fanin=2, input_depth=4096, store_lanes=1),
+        16: dict(oc_lanes=8, ic_lanes=4, nnz_lanes=2, pixel_lanes=1, select_fanin=2, input_depth=4096, store_lanes=1),
+    },
 }
 #: What a preset can be for; the first unless something else is asked for.
 PURPOSES = tuple(_PRESETS)
+#: Those that a machine for a model is chosen from. A tiny one is slower than any of the others.
+MODEL_PURPOSES = tuple(purpose for purpose in PURPOSES if purpose != "tiny")
 
 _LANES = ("oc_lanes", "ic_lanes", "pixel_lanes")
 
@@ -57,7 +65,7 @@ def preset_fields(macs: int, overrides: dict[str, int], purpose: str = PURPOSES[
     presets = _PRESETS[purpose]
     if macs not in presets:
         has_it = [f"--for {other} has it, " for other, others in _PRESETS.items() if macs in others]
-        for_it = "" if purpose == PURPOSES[0] else f" for {purpose} networks"
+        for_it = "" if purpose == PURPOSES[0] else f" with --for {purpose}"
         raise ConfigError(f"macs must be one of {', '.join(map(str, presets))}{for_it} ({''.join(has_it)}or give the "
                           f"lanes by hand), not {macs!r}", code="unknown-name")
     values = {**presets[macs], **overrides}

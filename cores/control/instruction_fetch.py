@@ -6,6 +6,7 @@ from typing import Any, ClassVar
 from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
 from amaranth.lib import data, stream
 from amaranth.lib.wiring import In, Out
+from amaranth.utils import exact_log2
 
 from ..arch.axi import AxiResponse
 from ..arch.error_codes import ErrorCode
@@ -155,14 +156,22 @@ class InstructionFetch(InstructionFetchTiming, Component):
         beat, beat_response = buffer.r_data[:self.config.beat_bits], buffer.r_data[self.config.beat_bits:]
         free, takes = Signal(), Signal()
         m.d.comb += [free.eq(~valid | taken), takes.eq(free & buffer.r_rdy)]
-        half = Signal()         # the first of two beats is there, or the first of two instructions is done with
-        if beat_bytes < INSTRUCTION_BYTES:
+        half: Value = Signal()  # the first of two beats is there, or the first of two instructions is done with
+        beats = INSTRUCTION_BYTES // beat_bytes
+        if beats > 2:
+            count, before = Signal(range(beats)), Signal((beats - 1) * self.config.beat_bits)
+            with m.If(takes):
+                m.d.sync += [count.eq(count + 1), before.eq(Cat(before, beat)[len(beat):])]
+            half = count.any()      # some of its beats are there
+            m.d.comb += [buffer.r_en.eq(free), check.take.eq(takes & count.all()), check.word.eq(Cat(before, beat))]
+            total = self.program_length << exact_log2(beats)
+        elif beats == 2:
             low = Signal(self.config.beat_bits)
             with m.If(takes):
                 m.d.sync += [half.eq(~half), low.eq(beat)]
             m.d.comb += [buffer.r_en.eq(free), check.take.eq(takes & half), check.word.eq(Cat(low, beat))]
             total = self.program_length << 1
-        elif beat_bytes == INSTRUCTION_BYTES:
+        elif beats == 1:
             m.d.comb += [buffer.r_en.eq(free), check.take.eq(takes), check.word.eq(beat)]
             total = self.program_length
         else:
@@ -175,8 +184,8 @@ class InstructionFetch(InstructionFetchTiming, Component):
             m.d.sync += valid.eq(0)
         with m.If(check.take):
             m.d.sync += valid.eq(1)
-        # Of the two beats of an instruction the first that failed counts.
-        first_failed = half & Value.cast(response)[1] if beat_bytes < INSTRUCTION_BYTES else Const(0, 1)
+        # Of the beats of an instruction the first that failed counts.
+        first_failed = half & Value.cast(response)[1] if beats > 1 else Const(0, 1)
         with m.If(takes & ~first_failed):
             m.d.sync += response.eq(beat_response)
 

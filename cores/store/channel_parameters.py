@@ -1,6 +1,6 @@
 """Parameters of the channel block that is being stored."""
 
-from amaranth.hdl import Module, Signal
+from amaranth.hdl import Cat, Module, Signal, Value
 from amaranth.lib import data, stream
 from amaranth.lib.wiring import In, Out
 
@@ -47,9 +47,10 @@ class ChannelParameters(ChannelParametersTiming, Component):
         with m.Elif(self.release):
             m.d.sync += held.eq(0)
 
+        payload, complete = self._channels_of_beat(m, accept, count)
         arriving = []
-        for channel in range(config.beat_bytes // PARAMETER_BYTES):
-            word = self.beats.payload.word_select(channel, 8 * PARAMETER_BYTES)
+        for channel in range(len(payload) // (8 * PARAMETER_BYTES)):
+            word = payload.word_select(channel, 8 * PARAMETER_BYTES)
             value = record(layout, name=f"arriving{channel}")
             m.d.comb += [
                 value.bias.eq(word[:config.acc_width]),
@@ -59,9 +60,24 @@ class ChannelParameters(ChannelParametersTiming, Component):
             arriving.append(value)
         # A chain: beats enter at the last channels and move down, so no lane needs a selection of its own.
         chain = [Signal(layout, name=f"channel{lane}", reset_less=True) for lane in range(config.ic_lanes)]
+        following = [*chain[len(arriving):], *arriving]
+        moves = [lane.eq(source) for lane, source in zip(chain, following, strict=True)]
         with m.If(accept):
             m.d.sync += [count.eq(count + 1), last.eq(count == PARAMETER_BYTES - 2)]
-            following = [*chain[len(arriving):], *arriving]
-            m.d.sync += [lane.eq(source) for lane, source in zip(chain, following, strict=True)]
+            if complete is None:
+                m.d.sync += moves
+            else:
+                with m.If(complete):
+                    m.d.sync += moves
         m.d.comb += [self.channels[lane].eq(value) for lane, value in enumerate(chain)]
         return m
+
+    def _channels_of_beat(self, m: Module, accept: Value, count: Value) -> tuple[Value, Value | None]:
+        """What whole channels a beat brings; and where a channel has two beats, whether this is the second."""
+        beat = self.beats.payload
+        if self.config.beat_bytes >= PARAMETER_BYTES:
+            return beat, None
+        first = Signal(len(beat), reset_less=True)
+        with m.If(accept):
+            m.d.sync += first.eq(beat)
+        return Cat(first, beat), count[0]

@@ -31,7 +31,8 @@ class InstructionFetchTiming:
     #: Beats of a request, and beats kept before decoding: one request is under way while the other is decoded.
     REQUEST_BEATS = 16
     BUFFER_BEATS = 2 * REQUEST_BEATS
-    #: Cycles of an instruction: looked at, then dispatched. On a 64-bit bus its halves are joined before that.
+    #: Cycles of an instruction: looked at, then dispatched. Its beats, if it has several, are joined before
+    #: that.
     DISPATCH_CYCLES = 2
     #: Cycles from a beat that can be read until its instruction is looked at.
     WORD_CYCLES = 1

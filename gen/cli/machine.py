@@ -12,6 +12,7 @@ from cores.config import (
     ALL_PRESET_MACS,
     COMPUTING_FEATURES,
     FEATURES,
+    MODEL_PURPOSES,
     PRESET_MACS,
     PURPOSES,
     UNITS,
@@ -63,11 +64,11 @@ def add_machine_options(parser: argparse.ArgumentParser, *, boards: Collection[s
     presets = ", ".join(map(str, ALL_PRESET_MACS))
     group.add_argument("--macs", type=int, metavar="N",
                        help=f"multiply-accumulates a cycle: {presets} (default {macs}); more than {PRESET_MACS[-1]} "
-                            "with --for dense")
+                            f"with --for dense, fewer than {PRESET_MACS[0]} with --for tiny")
     group.add_argument("--for", dest="purpose", metavar="|".join([*PURPOSES, "MODEL.onnx"]),
                        help="what --macs is for: networks whose weights were pruned, or dense ones, in fewer LUTs and "
-                            "with little use of zeros; or a model, for which it is chosen with the features that pay "
-                            f"(default {PURPOSES[0]})")
+                            "with little use of zeros; or small devices; or a model, for which it is chosen with the "
+                            f"features that pay (default {PURPOSES[0]})")
     group.add_argument("--config", type=Path, metavar="JSON",
                        help="configuration as `build` writes it, instead of --macs")
     group.add_argument("--features", type=_features, metavar="LIST",
@@ -229,7 +230,7 @@ def _settle(arguments: argparse.Namespace, calibration: "Calibration | None" = N
     given = {"macs": DEFAULT_MACS if arguments.macs is None else arguments.macs, **by_hand}
     if getattr(arguments, "density", None) is not None:
         given["density"] = arguments.density
-    purposes = [_purpose(arguments)] if named else PURPOSES
+    purposes = [_purpose(arguments)] if named else MODEL_PURPOSES
     arguments.purpose, arguments.features = choose_machine(
         arguments, model, chosen_board(arguments), purposes, given, calibration, samples)
     arguments.by_model = True

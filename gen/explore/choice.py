@@ -1,14 +1,14 @@
 """The machine for a model: which preset of so many MACs, with which units, by the time model and the area model.
 
-Of each purpose that a preset can have (`PURPOSES`), the machine begins with all units that fit the board and loses
-those that do not pay. The fastest of these machines is chosen; of several that are about as fast, the smallest.
+Of each purpose that it is chosen from (`MODEL_PURPOSES`), the machine begins with all units that fit the board and
+loses those that do not pay. The fastest of these machines is chosen; of several that are about as fast, the smallest.
 """
 
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from boards.board import Board
-from cores.config import FEATURES, PURPOSES, TRIED_FEATURES, ConfigError
+from cores.config import FEATURES, MODEL_PURPOSES, PURPOSES, TRIED_FEATURES, ConfigError
 from gen.hw.area import area_of
 from gen.onnx.machine import Machine
 
@@ -65,7 +65,7 @@ class Choice:
     others: tuple[Candidate, ...]
 
 
-def choose(problem: MachineProblem, point: Point, measure: Measure, purposes: Sequence[str] = PURPOSES) -> Choice:
+def choose(problem: MachineProblem, point: Point, measure: Measure, purposes: Sequence[str] = MODEL_PURPOSES) -> Choice:
     """The machine for the problem's models; ``point`` says what else it is: MACs, fields given by hand, memory, clock.
 
     Raises ExploreError where none of the machines fits the board and computes the models.
@@ -81,7 +81,7 @@ def choose(problem: MachineProblem, point: Point, measure: Measure, purposes: Se
     return Choice(chosen, tuple(one for one in found if one is not chosen))
 
 
-def choose_for(model: ModelFile, board: Board, given: Mapping[str, Value], purposes: Sequence[str] = PURPOSES, *,
+def choose_for(model: ModelFile, board: Board, given: Mapping[str, Value], purposes: Sequence[str] = MODEL_PURPOSES, *,
                processes: int = 1) -> Choice:
     """As `choose`, of one model; ``given``: MACs and fields that are fixed. What was measured before is known, and what
     was chosen.

@@ -57,7 +57,7 @@ class Dispatcher:
                 self._given_back += [max(there, time + half) for half in range(halves)]
                 yield from self._ask()
             time = max(there + InstructionFetchTiming.WORD_CYCLES + 1,
-                       time + InstructionFetchTiming.DISPATCH_CYCLES + (halves > 1))
+                       time + InstructionFetchTiming.DISPATCH_CYCLES + halves - 1)
             if instruction.opcode.queue == Queue.CONTROL:
                 while any(shared.finished[engine] < len(shared.pending[engine]) for engine in ENGINES):
                     yield "all engines to be idle"

@@ -9,6 +9,7 @@ from tests.cores.simulation import Bench
 from tests.cores.store_values import pack_parameters, random_channels
 
 CONFIGS = {
+    "4": NpuConfig(oc_lanes=4, ic_lanes=4, nnz_lanes=1),
     "8": NpuConfig(oc_lanes=8, ic_lanes=8, nnz_lanes=1, acc_width=24),
     "16": NpuConfig(oc_lanes=16, ic_lanes=16, nnz_lanes=1, acc_width=32),
     "32": NpuConfig(oc_lanes=32, ic_lanes=32, nnz_lanes=1),

@@ -11,7 +11,7 @@ from cores.config import ALL_PRESET_MACS, PRESET_MACS, ConfigError, NpuConfig, p
 
 
 @pytest.mark.parametrize(("fields", "message"), [
-    ({"ic_lanes": 12}, r"ic_lanes must be 8, 16 or 32 \(the AXI data bus is 8 \* ic_lanes bits\), not 12"),
+    ({"ic_lanes": 12}, r"ic_lanes must be 4, 8, 16 or 32 \(the AXI data bus is 8 \* ic_lanes bits\), not 12"),
     ({"nnz_lanes": 3}, "nnz_lanes must be a power of two up to ic_lanes=16, not 3"),
     ({"nnz_lanes": 32}, "nnz_lanes must be a power of two up to ic_lanes=16, not 32"),
     ({"oc_lanes": 8}, "oc_lanes must be a power of two from ic_lanes=16 to 256, as a store writes whole channel"),
@@ -23,6 +23,8 @@ from cores.config import ALL_PRESET_MACS, PRESET_MACS, ConfigError, NpuConfig, p
     ({"store_multipliers": 4}, "store_multipliers must be 1, 2 or 3, not 4"),
     ({"store_lanes": 16}, "store_lanes must be 0 or a power of two below ic_lanes=16, not 16"),
     ({"store_lanes": 3}, "store_lanes must be 0 or a power of two below ic_lanes=16, not 3"),
+    ({"ic_lanes": 4, "oc_lanes": 4, "nnz_lanes": 1, "gather": 1, "binary_rows": 2},
+     "ic_lanes must be 8 or more with binary_rows, not 4"),
     ({"store_lanes": 2, "product": 1}, "store_lanes must be 0 with product, not 2"),
     ({"hard_block_registers": 0}, "hard_block_registers must be 1 with multipliers of 27 bits, not 0"),
     ({"hard_block_registers": 2, "multiplier_width": 18},
@@ -229,7 +231,7 @@ def test_features_by_name():
     ({"pixel_lanes": 0}, "pixel_lanes must be 1 or 2, not 0"),
     ({"pixel_lanes": "2"}, "pixel_lanes must be an integer, not '2'"),
     ({"oc_lanes": 8, "depthwise": 1}, "oc_lanes must be a power of two"),
-    ({"ic_lanes": 0, "depthwise": 1}, "ic_lanes must be 8, 16 or 32"),
+    ({"ic_lanes": 0, "depthwise": 1}, "ic_lanes must be 4, 8, 16 or 32"),
 ])
 def test_a_preset_with_lanes_that_cannot_be(fields, reason):
     with pytest.raises(ConfigError, match=reason):
@@ -245,7 +247,7 @@ def test_part_of():
         part_of(NpuConfig.preset(16, gather=1, winograd=1), str, parts)
 
 
-@pytest.mark.parametrize("macs", ALL_PRESET_MACS)
+@pytest.mark.parametrize("macs", [macs for macs in ALL_PRESET_MACS if macs >= PRESET_MACS[0]])
 def test_presets_for_dense_networks_have_their_macs_in_lanes_that_do_not_choose_from_all(macs: int):
     dense = NpuConfig.preset(macs, "dense")
     assert dense.macs == macs
@@ -257,9 +259,16 @@ def test_presets_for_dense_networks_have_their_macs_in_lanes_that_do_not_choose_
 
 
 def test_a_preset_is_for_something_that_there_is():
-    with pytest.raises(ConfigError, match="for sparse or dense, not for 'quick'"):
+    with pytest.raises(ConfigError, match="for sparse or dense or tiny, not for 'quick'"):
         NpuConfig.preset(256, "quick")
-    with pytest.raises(ConfigError, match="one of 16, .*, 4096 for dense networks"):
+    with pytest.raises(ConfigError, match="one of 16, .*, 4096 with --for dense .--for tiny has it, or"):
         NpuConfig.preset(8, "dense")
     with pytest.raises(ConfigError, match="--for dense has it"):
         NpuConfig.preset(2048)
+
+
+@pytest.mark.parametrize("macs", [4, 8, 16])
+def test_presets_for_small_devices_are_narrow(macs: int):
+    tiny = NpuConfig.preset(macs, "tiny")
+    assert (tiny.macs, tiny.beat_bits, tiny.store_parts) == (macs, 32, 4)
+    assert NpuConfig.from_json(tiny.to_json()) == tiny and tiny.features == []

@@ -16,7 +16,7 @@ from tests.cores.simulation import log_seed, simulate
 from tests.selection import with_full
 
 
-@pytest.mark.parametrize("lanes", with_full([8, 16, 32], 16))
+@pytest.mark.parametrize("lanes", with_full([4, 8, 16, 32], 16))
 def test_instruction_fetch(lanes):
     config = NpuConfig(oc_lanes=32, ic_lanes=lanes)
     run_bench(InstructionFetch(config), module="tests.cores.bench_instruction_fetch",

@@ -16,7 +16,7 @@ from tests.selection import with_full
 from .on_rtl import check_on_rtl
 
 #: One without and one with a choice of blocks in a set of outputs, one with a pixel at a time, narrow selection and as
-#: little memory as can be built; and the largest preset.
+#: little memory as can be built; one for small devices; and the largest preset.
 CONFIGS = {
     "16": NpuConfig.preset(16),
     "64": NpuConfig.preset(64, oc_lanes=32, nnz_lanes=1),
@@ -25,6 +25,7 @@ CONFIGS = {
         hard_block_registers=0, input_depth=256, acc_depth=64, weight_depth=512, side_depth=512, queue_depth=4,
         outstanding_reads=4, outstanding_writes=2, address_width=32,
     ),
+    "tiny": NpuConfig.preset(16, "tiny"),
     "1024": NpuConfig.preset(1024), "2048-dense": NpuConfig.preset(2048, "dense"),
 }
 

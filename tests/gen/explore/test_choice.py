@@ -99,7 +99,7 @@ def test_of_a_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pyt
 
 @pytest.mark.parametrize(("options", "message"), [
     (["--features", "auto"], "--features auto wants a model: --for MODEL.onnx"),
-    (["--for", "nothing"], "--for nothing: must be sparse, dense, or a model"),
+    (["--for", "nothing"], "--for nothing: must be sparse, dense, tiny, or a model"),
     (["--for", str(DIGITS), "--features", "gather"], "--for MODEL chooses the features; leave out --features"),
     (["--for", str(DIGITS), "--config", "c.json"], "--config and --for exclude each other: the file says what the"),
     (["--for", "nothing.onnx"], "nothing.onnx: No such file or directory"),
