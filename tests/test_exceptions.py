@@ -29,9 +29,9 @@ INTERNAL = {"StageError", "ArchiveError", "ArrayError", "DocumentError", "EntryE
             "PictureError", "WindowError", "CheckError", "LaterError", "UnsupportedError"}
 
 NEED_TORCH = ("gen.detection.losses.outputs", "gen.detection.losses.ssd", "gen.detection.losses.yolo",
-              "gen.train.binary", "gen.train.call", "gen.train.classes", "gen.train.course", "gen.train.detector",
-              "gen.train.fit", "gen.train.moving", "gen.train.network", "gen.train.operators", "gen.train.scales",
-              "gen.train.task")
+              "gen.train.binary", "gen.train.call", "gen.train.classes", "gen.train.detector", "gen.train.fit",
+              "gen.train.moving", "gen.train.network", "gen.train.operators", "gen.train.scales",
+              "gen.train.session_folder", "gen.train.task")
 
 
 def exceptions() -> set[type[Exception]]:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from cores.config import NpuConfig
     from gen.energy.levels import Level as Setting
     from gen.govern.discharge import Discharge
-    from gen.govern.measured import Way
+    from gen.govern.measured import ProgramVariant
     from gen.run.application import Application
     from gen.run.inputs import Samples
     from npudriver.levels import LevelTable, Plan
@@ -117,10 +117,10 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.levels and arguments.clock:
         raise UsageError("--levels has the clocks; leave --clock out", code="option-conflict")
     applications = _applications(arguments)
-    ways, samples = _ways(arguments, applications)
-    table = _table(arguments, applications, ways)
+    variants, samples = _variants(arguments, applications)
+    table = _table(arguments, applications, variants)
     write_file(arguments.output / _TABLE, table.to_json())
-    found = _discharge(arguments, table, applications, ways, samples)
+    found = _discharge(arguments, table, applications, variants, samples)
     _write(arguments, applications, found)
     if arguments.json:
         print_json(_dictionary(arguments, found))
@@ -155,22 +155,23 @@ def _applications(arguments: argparse.Namespace) -> "list[Application]":
     return found
 
 
-def _ways(arguments: argparse.Namespace, applications: "list[Application]") -> "tuple[list[Way], Samples]":
-    """All levels' ways to make an inference, in the order of the options."""
-    from gen.govern.measured import way
+def _variants(arguments: argparse.Namespace, applications: "list[Application]"
+              ) -> "tuple[list[ProgramVariant], Samples]":
+    """Each program with each of its shifts, in the order of the options."""
+    from gen.govern.measured import variant
     from gen.run.inputs import read_samples
 
     samples = read_samples(arguments.input, applications[0].inputs, limit=arguments.limit)
-    ways = []
+    variants = []
     for number, application in enumerate(applications):
         streams = any(program.streams for program in application.programs())
         for shift in arguments.shifts if streams else (0,):
             name = arguments.programs[number].stem
             with counter(f"{name}, shift {shift}", len(samples)) as update:
-                ways.append(way(number, name, application, shift, samples, update))
-    if any(arguments.shifts) and not any(one.shift for one in ways):
+                variants.append(variant(number, name, application, shift, samples, update))
+    if any(arguments.shifts) and not any(one.shift for one in variants):
         raise UsageError("--shifts: no program has streams; compile it with --stochastic")
-    return ways, samples
+    return variants, samples
 
 
 def _settings(arguments: argparse.Namespace, count: int, config: "NpuConfig", board: str) -> "list[Setting]":
@@ -189,7 +190,8 @@ def _settings(arguments: argparse.Namespace, count: int, config: "NpuConfig", bo
             for number in range(count)]
 
 
-def _table(arguments: argparse.Namespace, applications: "list[Application]", ways: "list[Way]") -> "LevelTable":
+def _table(arguments: argparse.Namespace, applications: "list[Application]", variants: "list[ProgramVariant]"
+           ) -> "LevelTable":
     from gen.energy.levels import Level as Setting
     from gen.govern.measured import energy_of, levels_of
     from npudriver.levels import LevelTable
@@ -197,19 +199,19 @@ def _table(arguments: argparse.Namespace, applications: "list[Application]", way
 
     program = applications[0].workloads[0].program
     board = get_board(program.board or DEFAULT_BOARD)
-    settings: list[Setting] = _settings(arguments, len(ways), program.config, board.name)
-    if arguments.energies and len(arguments.energies) != len(ways):
-        raise UsageError(f"--energies: one for each of {len(ways)} levels, not {len(arguments.energies)}")
+    settings: list[Setting] = _settings(arguments, len(variants), program.config, board.name)
+    if arguments.energies and len(arguments.energies) != len(variants):
+        raise UsageError(f"--energies: one for each of {len(variants)} levels, not {len(arguments.energies)}")
     with status("energies") as remark:
         energies = arguments.energies or [
             energy_of(applications[one.program], one.shift, board.family, cache_folder(), remark) * setting.volts ** 2
-            for one, setting in zip(ways, settings, strict=True)]
-    levels = levels_of(ways, settings, energies, relative=not arguments.energies)
+            for one, setting in zip(variants, settings, strict=True)]
+    levels = levels_of(variants, settings, energies, relative=not arguments.energies)
     about = "energies as given" if arguments.energies else "energies relative, by the energy model"
     return LevelTable(
         levels, _plan(arguments, levels[0].time_ns), battery=arguments.battery * levels[0].energy,
         unit=arguments.unit, programs=[os.path.relpath(path, arguments.output) for path in arguments.programs],
-        about=f"{about}; times by the time model; accuracy of {len(ways[0].right)} samples")
+        about=f"{about}; times by the time model; accuracy of {len(variants[0].right)} samples")
 
 
 def _plan(arguments: argparse.Namespace, first_ns: int) -> "Plan":
@@ -223,13 +225,13 @@ def _plan(arguments: argparse.Namespace, first_ns: int) -> "Plan":
 
 
 def _discharge(arguments: argparse.Namespace, table: "LevelTable", applications: "list[Application]",
-               ways: "list[Way]", samples: "Samples") -> "Discharge":
+               variants: "list[ProgramVariant]", samples: "Samples") -> "Discharge":
     from gen.govern.discharge import discharge
     from gen.run.targets import open_device
     from npudriver import Deployment
 
     config = applications[0].workloads[0].program.config
-    by_level: Mapping[tuple[int, int], Way] = {(one.program, one.shift): one for one in ways}
+    by_level: Mapping[tuple[int, int], ProgramVariant] = {(one.program, one.shift): one for one in variants}
     deployments = [Deployment.load(path) for path in arguments.programs]
     with status("building the simulation"):
         device = open_device(arguments.on, config)

@@ -11,7 +11,7 @@ from npudriver.governed import GovernedModel
 from npudriver.governor import Governor
 from npudriver.levels import Level, LevelTable
 
-from .measured import Way, time_ns
+from .measured import ProgramVariant, time_ns
 
 __all__ = ["Discharge", "Step", "discharge"]
 
@@ -67,11 +67,11 @@ class _Clock:
         self.seconds = max(self.seconds + seconds, self._period * self._begun)
 
 
-def discharge(table: LevelTable, ways: Mapping[tuple[int, int], Way], deployments: Sequence[Deployment],
+def discharge(table: LevelTable, variants: Mapping[tuple[int, int], ProgramVariant], deployments: Sequence[Deployment],
               device: Device, samples: Mapping[str, np.ndarray],
               progress: Callable[[int, str], None] = lambda done, present: None) -> Discharge:
     """Samples in turn, until there is not enough for an inference at the level that is chosen, or a plan that lasts has
-    come to its end. ``ways``: by program and shift, with what the outputs must be.
+    come to its end. ``variants``: by program and shift, with what the outputs must be.
 
     Raises as `GovernedModel`.
     """
@@ -85,7 +85,7 @@ def discharge(table: LevelTable, ways: Mapping[tuple[int, int], Way], deployment
         made = governed.run({name: values[number] for name, values in samples.items()})
         if made.level.energy > left:
             break
-        one = ways[made.level.program, made.level.shift]
+        one = variants[made.level.program, made.level.shift]
         cycles = one.cycles if made.cycles is None else made.cycles
         seconds = cycles / (1e3 * made.level.clock_khz)
         steps.append(Step(

@@ -18,7 +18,7 @@ from npudriver.levels import FULL, Level
 from sim.cycles import estimate
 from sim.profile import layer_timings
 
-__all__ = ["GovernError", "Way", "energy_of", "levels_of", "time_ns", "way"]
+__all__ = ["GovernError", "ProgramVariant", "energy_of", "levels_of", "time_ns", "variant"]
 
 #: Energy of the first level, where energies are relative.
 RELATIVE = 1_000_000
@@ -31,7 +31,7 @@ class GovernError(NpugenError, ValueError):
 
 
 @dataclass(frozen=True, eq=False)
-class Way:
+class ProgramVariant:
     """A program with its streams shorter by ``shift`` powers of two.
 
     ``outputs``: what the reference makes of the samples, name -> (N, ...); ``right``: of each of them, bool (N,).
@@ -46,8 +46,8 @@ class Way:
     right: np.ndarray
 
 
-def way(number: int, name: str, application: Application, shift: int, samples: Samples,
-        progress: Callable[[int, str], None] = lambda done, present: None) -> Way:
+def variant(number: int, name: str, application: Application, shift: int, samples: Samples,
+        progress: Callable[[int, str], None] = lambda done, present: None) -> ProgramVariant:
     """``name``: of the program. Raises GovernError where it cannot be said which answers are right."""
     found = run_model(application, samples, "reference", stream_shifts=(shift,), progress=progress)
     if found.labels is None or len(found.judged) != 1 or len(found.outputs) != 1 or (found.labels < 0).any():
@@ -55,7 +55,7 @@ def way(number: int, name: str, application: Application, shift: int, samples: S
     (scores,) = found.outputs.values()
     right = scores.reshape(len(scores), -1).argmax(axis=1) == found.labels
     cycles = sum(estimate(one.config, one.code, stream_shift=shift).cycles for one in application.programs())
-    return Way(number, name, shift, cycles, found.outputs, right)
+    return ProgramVariant(number, name, shift, cycles, found.outputs, right)
 
 
 def energy_of(application: Application, shift: int, family: str, cache: Path,
@@ -82,9 +82,9 @@ def _a_cycle(config: NpuConfig, streams: bool, family: str, cache: Path, progres
     return measure_energy(Circuit(config.stochastic_circuit), family, cache, progress).per_product() * products
 
 
-def levels_of(ways: Sequence[Way], settings: Sequence[Setting], energies: Sequence[float], *,
+def levels_of(variants: Sequence[ProgramVariant], settings: Sequence[Setting], energies: Sequence[float], *,
               relative: bool) -> list[Level]:
-    """A level for each way at its setting of clock, voltage and charge; ``energies``: of an inference of each.
+    """A level for each variant at its setting of clock, voltage and charge; ``energies``: of an inference of each.
 
     ``relative``: they are scaled to whole numbers, else they are whole numbers of some unit.
     """
@@ -95,7 +95,7 @@ def levels_of(ways: Sequence[Way], settings: Sequence[Setting], energies: Sequen
         millivolts=round(1000 * setting.volts), time_ns=time_ns(one.cycles, round(1000 * setting.mhz)),
         energy=max(1, round(energy * scale)), right=int(10_000 * one.right.mean()),
         above_ppm=round(FULL * (setting.above or 0)))
-        for one, setting, energy in zip(ways, settings, energies, strict=True)]
+        for one, setting, energy in zip(variants, settings, energies, strict=True)]
 
 
 def time_ns(cycles: int, clock_khz: int) -> int:

@@ -12,13 +12,13 @@ import torch
 from torch import Tensor
 
 from gen.train.classes import Classes
-from gen.train.course import Course, identity_of
 from gen.train.data import TrainingData
 from gen.train.detector import Detector
 from gen.train.errors import TrainError
 from gen.train.network import Network
 from gen.train.rounds import Round, pruned, rounds_of
 from gen.train.session import TrainingSession, TrainingStage
+from gen.train.session_folder import SessionFolder, identity_of
 from gen.train.task import Task
 from gen.train.variants import Variant, measured, over_loss, within
 
@@ -73,13 +73,13 @@ def train(session: TrainingSession, model: onnx.ModelProto, folder: Path, *, nam
     task: Task = Classes(session) if session.head is None else Detector(session)
     data = task.read(session.train, folder, name=value.name, shape=shape)
     test = task.read(session.test, folder, name=value.name, shape=shape) if session.test else None
-    course = Course(keep, identity_of(session, [model, teacher or model], [data, test]), plots)
+    kept = SessionFolder(keep, identity_of(session, [model, teacher or model], [data, test]), plots)
     try:
         given = Network(model)
         taught_by = Network(teacher) if teacher else given
     except TrainError as error:
         raise TrainError.of(error, f"{name}: {error}") from None
-    return _Training(session, task, data, test, taught_by, course, name=name, measures=keep is not None or bool(
+    return _Training(session, task, data, test, taught_by, kept, name=name, measures=keep is not None or bool(
         session.budget), progress=progress).run(model, task.accuracy(given, test) if test else None)
 
 
@@ -87,17 +87,17 @@ class _Training:
     """A session under way, round by round."""
 
     def __init__(self, session: TrainingSession, task: Task, data: TrainingData, test: TrainingData | None,
-                 teacher: Network, course: Course, *, name: str, measures: bool,
+                 teacher: Network, kept: SessionFolder, *, name: str, measures: bool,
                  progress: Callable[[str], None]) -> None:
         self._task = task
         self._session, self._data, self._test, self._teacher = session, data, test, teacher
-        self._course, self._name, self._measures, self._progress = course, name, measures, progress
+        self._kept, self._name, self._measures, self._progress = kept, name, measures, progress
         self._whole = onnx.ModelProto()
         self._epochs: list[Epoch] = []
         self._variants: list[Variant] = []
 
     def run(self, model: onnx.ModelProto, before: float | None) -> Trained:
-        begun, last, state, self._whole = 0, model, self._course.state, model
+        begun, last, state, self._whole = 0, model, self._kept.state, model
         if state is not None:
             begun, model, last = state["round"], _unpacked(state["model"]), _unpacked(state["last"])
             self._epochs = [Epoch(**epoch) for epoch in state["epochs"]]
@@ -170,13 +170,13 @@ class _Training:
     def _measure(self, model: onnx.ModelProto, name: str, right: float | None, loss: float | None) -> None:
         if self._measures:
             self._variants.append(measured(model, name, macs=self._session.macs, accuracy=right, loss=loss))
-            self._course.write(name, model, self._variants, [
+            self._kept.write(name, model, self._variants, [
                 Path(self._name).name,
                 f"cycles of a machine of {self._session.macs} MACs, by the time model: of no board, at no clock"])
 
     def _keep(self, place: int, model: onnx.ModelProto, last: onnx.ModelProto, **state: Any) -> None:
         """What round ``place`` (from 0) goes on from; ``model``: at its beginning, pruned if it is under way."""
-        self._course.keep({
+        self._kept.keep({
             "round": place, "model": _packed(model), "last": _packed(last), "random": torch.get_rng_state(),
             "epochs": [asdict(epoch) for epoch in self._epochs],
             "variants": [asdict(variant) for variant in self._variants], **state})

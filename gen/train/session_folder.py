@@ -21,7 +21,7 @@ from gen.train.errors import TrainError
 from gen.train.session import TrainingSession
 from gen.train.variants import Variant, as_csv, plot
 
-__all__ = ["Course", "identity_of"]
+__all__ = ["SessionFolder", "identity_of"]
 
 _STATE = "state"
 
@@ -38,7 +38,7 @@ def identity_of(session: TrainingSession, models: Sequence[onnx.ModelProto],
     return digest.hexdigest()
 
 
-class Course:
+class SessionFolder:
     """A folder of a session that is under way; ``folder`` None: nothing is kept.
 
     The file ``state`` has the identity of the session and what it needs to go on; it is replaced as a whole.
