@@ -80,5 +80,6 @@ def made_network(name: str, folder: Path, *, seed: int = 0) -> Path:
     size = (int(edge), int(edge)) if edge else (usual[0], usual[1])
     samples = pictures(np.random.default_rng(seed), 4, (channels, *size))
     path = folder / f"{name}.onnx"
-    path.write_bytes(quantize(function(seed, size), {"image": samples}, QuantizeOptions()).model.SerializeToString())
+    made = quantize(function(seed, size), {"image": samples}, QuantizeOptions(method="mse"))
+    path.write_bytes(made.model.SerializeToString())
     return path

@@ -37,7 +37,7 @@ from gen.onnx.importer import Imported, load_model
 from gen.onnx.machine import Machine
 from gen.onnx.read import MAX_OPSET
 from gen.onnx.registry import Place
-from gen.quantize.options import QuantizeError
+from gen.quantize.options import QuantizeError, QuantizeOptions
 from gen.quantize.quantize import quantize
 from tests.cases_in_networks import IN_NETWORKS, Network, network_of
 from tests.compiled import compile_kept
@@ -301,7 +301,7 @@ def _run(imported: Imported, seed: int) -> None:
 
 def _network_verdict(network: Network, label: str, path: Path) -> tuple[Verdict, Imported | None]:
     try:
-        onnx.save(quantize(network.model, network.feeds).model, path)
+        onnx.save(quantize(network.model, network.feeds, QuantizeOptions(method="mse")).model, path)
         imported = load_model(path, machine=Machine.of(_CONFIG))
     except (GraphError, QuantizeError) as error:
         message = str(error).removeprefix(f"{path}: ")

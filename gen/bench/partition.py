@@ -16,6 +16,7 @@ from gen.onnx.read import parse
 from gen.options import CompileOptions
 from gen.partition.partition import Partition, partition
 from gen.quantize.calibrate import distributions
+from gen.quantize.options import QuantizeOptions
 from gen.quantize.quantize import quantize
 from gen.run.application import Application, of_partition
 from gen.run.host import HostSegment
@@ -62,7 +63,7 @@ def ssd_cuts(progress: Callable[[str], None]) -> tuple[Path, dict[str, Partition
     progress(f"making {network.title}")
     samples = {"image": pictures(np.random.default_rng(1), _PICTURES, (network.channels, *network.size))}
     progress("quantising")
-    quantized = quantize(make(network).model, samples).model
+    quantized = quantize(make(network).model, samples, QuantizeOptions(method="mse")).model
     path = Path(f"{network.name}.onnx")
     content = _as_trained(path, quantized).SerializeToString()
 

@@ -20,7 +20,7 @@ LENGTHS = (128, 64, 32, 16)
 _MACS = 64
 
 WAYS = {
-    "mse": QuantizeOptions(symmetric=True),
+    "mse": QuantizeOptions(symmetric=True, method="mse"),
     "percentile 99": QuantizeOptions(symmetric=True, method="percentile", percentile=99),
     "percentile 97": QuantizeOptions(symmetric=True, method="percentile", percentile=97),
     "streams 64": QuantizeOptions(symmetric=True, streams=64),

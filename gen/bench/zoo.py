@@ -24,6 +24,7 @@ from gen.hw.area import area_of
 from gen.hw.clock import clock_of
 from gen.options import CompileOptions
 from gen.program.program import Program
+from gen.quantize.options import QuantizeOptions
 from gen.quantize.quantize import quantize
 from gen.run.application import of_partition
 from gen.run.memory import bus_of
@@ -152,7 +153,7 @@ def quantised(name: str, progress: Callable[[str], None] = lambda remark: None,
     samples = {"image": pictures(np.random.default_rng(1), _PICTURES, (known.channels, *known.size))}
     model = part(make(known).model)
     progress(f"quantising {known.title}")
-    return quantize(model, samples).model.SerializeToString()
+    return quantize(model, samples, QuantizeOptions(method="mse")).model.SerializeToString()
 
 
 def plot(rows: Sequence[Row]) -> "Figure":

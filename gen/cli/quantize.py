@@ -46,7 +46,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> None:
     refuse_to_replace(arguments.output, arguments.model, arguments.calibrate, arguments.test)
     require_writable(arguments.output)
-    from gen.quantize.guard import excess, worse_than
+    from gen.quantize.guard import excess, unasked, worse_than
+    from gen.quantize.left import what_is_left
     from gen.quantize.report import measure
     from gen.run.calibration import quantize_file
     from gen.run.inputs import InputSpec, read_samples
@@ -78,18 +79,30 @@ def run(arguments: argparse.Namespace) -> None:
             worse = worse_than(report, measure(other, samples.inputs, samples.labels, expected=samples.expected,
                                                progress=progress_of(remark)), "minmax")
     say(filter(None, [worse]))
-    lost = "" if arguments.max_loss is None else excess(report, arguments.max_loss)
-    if lost:
-        if not arguments.json:
-            show(report, kind)
+    options = calibration.options
+
+    def left() -> str:
+        if options.method != "auto":
+            return ""
+        with status(f"looking for what is lost, {arguments.model.name}") as remark:
+            return what_is_left(result.found, samples.inputs, options.keep_float, progress_of(remark))
+
+    if not arguments.json:
+        show(report, kind)
+        if result.found.chosen:
+            console.print(result.found.chosen, soft_wrap=True)
+    lost = excess(report, unasked(report) if arguments.max_loss is None else arguments.max_loss, left)
+    if lost and arguments.max_loss is None:
+        if not report.clipped:      # the report warns of these by itself
+            say([f"warning: {lost}"])
+    elif lost:
         raise CommandError(f"{arguments.model}: {lost}; nothing is written", code="quantisation-loss",
                            limit=arguments.max_loss)
     write_file(arguments.output, result.content)
     if arguments.json:
-        print_json({"model": str(arguments.output), "method": calibration.options.method,
+        print_json({"model": str(arguments.output), "method": calibration.options.method, "chosen": result.found.chosen,
                     "calibrated_on": len(result.samples), "measured_on": kind, **report.to_dict()})
     else:
-        show(report, kind)
         held = "" if result.held is None else f"; {len(result.held):,} held out for the report"
         messages.print(f"{arguments.output}: quantised on {len(result.samples):,} samples{held}", soft_wrap=True)
 

@@ -20,7 +20,7 @@ from gen.quantize.options import QuantizeOptions
 from gen.quantize.prepare import initializers
 from gen.quantize.sessions import Samples, values_of
 
-__all__ = ["equalize"]
+__all__ = ["can_equalize", "equalize"]
 
 #: What commutes with a positive factor for each channel. A Clip does not: its bound is one for all channels.
 _HOMOGENEOUS = ("Relu", "LeakyRelu", "MaxPool", "AveragePool", "GlobalAveragePool", "GlobalMaxPool", "Identity")
@@ -66,6 +66,11 @@ def equalize(model: onnx.ModelProto, samples: Samples, options: QuantizeOptions)
     for name, array in arrays.items():
         constants[name].CopyFrom(numpy_helper.from_array(array.astype(np.float32), name))
     return copied
+
+
+def can_equalize(model: onnx.ModelProto, options: QuantizeOptions) -> bool:
+    """Whether `equalize` changes anything."""
+    return any(options.keep_float.isdisjoint((pair.first.name, pair.second.name)) for pair in _pairs(model))
 
 
 def _pairs(model: onnx.ModelProto) -> list[_Pair]:

@@ -1,11 +1,12 @@
 """Whether a quantised model has lost more than it may."""
 
 import math
+from collections.abc import Callable
 from itertools import accumulate
 
 from gen.quantize.report import LayerNoise, Report
 
-__all__ = ["excess", "worse_than"]
+__all__ = ["excess", "unasked", "worse_than"]
 
 #: Layers that a line names at most.
 _NAMED = 3
@@ -13,8 +14,14 @@ _NAMED = 3
 _DECIBELS, _POINTS = 3.0, 1.0
 
 
-def excess(report: Report, points: float) -> str:
-    """What a model has lost beyond ``points``, where, and what would help; "" if it has not.
+def unasked(report: Report) -> float:
+    """The points that may be lost without a word: one, and 25 dB where nothing but energy judges."""
+    return 1.0 if _judged(report) is not None or report.scores else 100 * 10 ** -2.5
+
+
+def excess(report: Report, points: float, left: Callable[[], str] = lambda: "") -> str:
+    """What a model has lost beyond ``points``, where, and what would help; "" if it has not. ``left`` tells where, if
+    it is known better than by the table of layers.
 
     A point is a hundredth of, in this order: the labels' right answers; a detector's mAP at an overlap of 0.5; the
     answers of the first output, if they are scores of classes; an output's energy that is noise, of which 1 is 20 dB. A
@@ -30,6 +37,8 @@ def excess(report: Report, points: float) -> str:
                           for row in rows[:_NAMED])
         lost = lost or "ranges clip more than they gain"
         return f"{lost}: the range clips {where}; --method minmax may help"
+    if line := left():
+        return f"{lost}: {line}"
     worst = _falls(report)
     where = ", ".join(f"{_named(row)}, {fall:.1f} dB to {row.sqnr_db:.1f}" for fall, row in worst)
     nodes = [row.layer for _, row in worst if row.layer]

@@ -6,10 +6,12 @@ from typing import Literal, get_args
 from cores.errors import NpugenError
 from sim.stochastic.streams import Streams
 
-__all__ = ["METHODS", "Method", "QuantizeError", "QuantizeOptions"]
+__all__ = ["METHODS", "SINGLE_METHODS", "Method", "QuantizeError", "QuantizeOptions"]
 
-Method = Literal["minmax", "percentile", "entropy", "mse"]
+Method = Literal["auto", "minmax", "percentile", "entropy", "mse"]
 METHODS: tuple[Method, ...] = get_args(Method)
+#: Those that say by themselves what a range is.
+SINGLE_METHODS = tuple(method for method in METHODS if method != "auto")
 
 
 class QuantizeError(NpugenError, ValueError):
@@ -24,8 +26,9 @@ class QuantizeOptions:
     or without ``symmetric``.
     """
 
-    #: What the range of an activation is (`gen.quantize.ranges`).
-    method: Method = "mse"
+    #: What the range of an activation is (`gen.quantize.ranges`); auto: of each the method that costs outputs least,
+    #: with biases corrected and channels equalised where they gain (`gen.quantize.auto`).
+    method: Method = "auto"
     #: Of the method of that name: share of the values within the range, in percent.
     percentile: float = 99.99
     #: A scale for each output channel of the weights, or one for the tensor.

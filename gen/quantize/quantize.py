@@ -6,21 +6,16 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 import onnx
 
+from gen.quantize.auto import choose
 from gen.quantize.balance_norms import balance_norms
-from gen.quantize.bias import correct_biases, with_biases
 from gen.quantize.calibrate import distributions
-from gen.quantize.equalize import equalize
-from gen.quantize.insert import insert
-from gen.quantize.joins import balance_joins, kept_alike, unlike_parts
-from gen.quantize.masks import bound_masks
+from gen.quantize.draft import draft_of
+from gen.quantize.joins import unlike_parts
 from gen.quantize.options import QuantizeError, QuantizeOptions
-from gen.quantize.plan import Plan, plan_quantisation
+from gen.quantize.plan import Plan
 from gen.quantize.prepare import prepare
-from gen.quantize.ranges import Distribution, entropy_misleads, ranges_of
-from gen.quantize.reciprocals import bound_reciprocals
-from gen.quantize.saturation import bound_saturated, saturation
+from gen.quantize.ranges import Distribution, entropy_misleads
 from gen.quantize.sessions import Progress, Samples
-from gen.quantize.streams import correct_for_streams, stream_layers
 
 __all__ = ["FEW", "Quantized", "quantize"]
 
@@ -35,7 +30,7 @@ class Quantized:
     """``reference`` is the float model that ``model`` was made of: batch norms folded, channels equalised; ``remarks``:
     for people, on what it costs. ``whole``: the lowest and highest value of tensors, over all samples, which another
     range has to do better than; not of those whose range is for streams. ``limits``: beyond those of a tensor, nothing
-    depends on how far a value is.
+    depends on how far a value is. ``chosen``: what the method auto has taken, and why, for people; "" of others.
     """
 
     model: onnx.ModelProto
@@ -44,41 +39,37 @@ class Quantized:
     remarks: tuple[str, ...] = ()
     whole: Mapping[str, tuple[float, float]] = field(default_factory=dict)
     limits: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+    chosen: str = ""
 
 
 def quantize(model: onnx.ModelProto, samples: Samples, options: QuantizeOptions | None = None, *,
+             labels: np.ndarray | None = None,
              progress: Progress = lambda done, total, what: None) -> Quantized:
-    """``model``, which stays as it is, quantised for what ``samples`` (input -> (N, ...) float32) show.
+    """``model``, which stays as it is, quantised for what ``samples`` (input -> (N, ...) float32) show. By the method
+    auto some of them judge, by ``labels`` (N,), below 0 for none, too.
 
     Raises QuantizeError for a model or samples that it cannot be done with.
     """
     options = options or QuantizeOptions()
     _check_samples(model, samples)
     reference = balance_norms(prepare(model, options.keep_float), samples, options.keep_float)
-    if options.bias_correction or options.streams is not None:
-        reference = with_biases(reference)
-    if options.equalize:
-        reference = equalize(reference, samples, options)
-    reference, products = balance_joins(reference, samples, options)
-    plan = plan_quantisation(reference, options.keep_float)
-    found = distributions(reference, plan.tensors, samples, progress)
-    ends = {name: (of.low, of.high) for name, of in found.items()}
-    limits = saturation(reference)
-    bounded = bound_saturated(limits, found) | bound_masks(reference, ends) | bound_reciprocals(reference, found)
-    streamed = {layer.source for layer in stream_layers(reference, plan)}
-    ranges, whole = (
-        ends | bounded | {name: ends[of] for name, of in products.items() if {name, of} <= ends.keys()}
-        for ends in (kept_alike(reference, ranges_of(plan, found, options, streamed)),
-                     kept_alike(reference, ranges_of(plan, found, replace(options, method="minmax")))))
+    chosen = None
+    if options.method == "auto":
+        if options.streams is None:
+            chosen = choose(reference, samples, options, labels, progress)
+        options = replace(options, method="mse")
+    draft = draft_of(reference, samples, options) if chosen is None else chosen.draft
+    found = distributions(draft.reference, draft.plan.tensors, samples, progress)
+    bounded = draft.bounds(found)
+    ranges = draft.ranges(found, bounded, {} if chosen is None else chosen.methods)
+    whole = draft.by(method="minmax").ranges(found, bounded)
     if options.streams is not None:
-        whole = {name: ends for name, ends in whole.items() if name not in streamed}
-    quantized = insert(reference, plan, ranges, options)
-    if options.bias_correction:
-        quantized = correct_biases(quantized, reference, plan, samples, progress)
-    if options.streams is not None:
-        quantized = correct_for_streams(quantized, plan, samples, options.streams, progress)
-    remarks = (*plan.remarks, *unlike_parts(reference, plan, found), *_misled(found, options))
-    return Quantized(quantized, reference, plan, remarks, whole, limits)
+        whole = {name: ends for name, ends in whole.items() if name not in draft.streamed}
+    quantized = draft.made(ranges, samples, progress)
+    remarks = (*draft.plan.remarks, *unlike_parts(draft.reference, draft.plan, found),
+               *(_misled(found, options) if chosen is None else ()))
+    return Quantized(quantized, draft.reference, draft.plan, remarks, whole, draft.limits,
+                     "" if chosen is None else chosen.line)
 
 
 def _misled(found: Mapping[str, Distribution], options: QuantizeOptions) -> tuple[str, ...]:

@@ -12,7 +12,10 @@ from gen.quantize.options import QuantizeOptions
 from gen.quantize.plan import Plan
 from gen.quantize.streams import least_stream_error
 
-__all__ = ["BINS", "NOTHING", "WORSE", "Distribution", "entropy_misleads", "entropy_threshold", "range_of", "ranges_of"]
+__all__ = [
+    "BINS", "NOTHING", "WORSE", "Distribution", "energy_of", "entropy_misleads", "entropy_threshold", "noise_of",
+    "range_of", "ranges_of",
+]
 
 #: Bins of the absolute values; a distribution has as many for each sign.
 BINS = 2048
@@ -79,7 +82,7 @@ def range_of(found: Distribution, options: QuantizeOptions) -> tuple[float, floa
                 return low, high
             cut = _cut_by_entropy(found, low, high)
             return (low, high) if _misled(found, cut, (low, high)) else cut
-        case "mse":
+        case "mse" | "auto":     # of one tensor by itself nothing more is known
             if options.streams is not None:
                 share = least_stream_error(_folded(found.counts), options.streams)
                 return share * low, share * high
@@ -93,6 +96,18 @@ def entropy_misleads(found: Distribution, options: QuantizeOptions) -> bool:
         return False
     whole = range_of(found, replace(options, method="minmax"))
     return _misled(found, _cut_by_entropy(found, *whole), whole)
+
+
+def energy_of(found: Distribution) -> float:
+    """Of all values."""
+    centres, counts = _filled(found)
+    return float(counts @ centres ** 2)
+
+
+def noise_of(found: Distribution, low: float, high: float) -> float:
+    """Energy of rounding and clipping in a range that holds zero."""
+    centres, counts = _filled(found)
+    return _noise(centres, counts, low, high) if low < high else float(counts @ centres ** 2)
 
 
 def _cut_by_entropy(found: Distribution, low: float, high: float) -> tuple[float, float]:

@@ -173,7 +173,7 @@ def _judged(path: Path, result: Calibrated, calibration: Calibration) -> Calibra
         return result
     where = "held out" if result.held else "the same"
     line = (f"{path}: quantised on {len(result.samples):,} samples; on {len(judges):,} {where}: "
-            + "; ".join(quality(report)))
+            + "; ".join([*quality(report), *filter(None, [result.found.chosen])]))
     return replace(result, remarks=(*result.remarks, line, *(f"{path}: {text}" for text in report.warnings)))
 
 
@@ -208,7 +208,7 @@ def _quantized(path: Path, proto: onnx.ModelProto, inputs: Sequence[ModelInput],
     try:
         samples = calibration.read(model_specs(inputs))
         used, held = _split(samples) if calibration.hold_out else (samples, None)
-        found = quantize(proto, used.inputs, calibration.options, progress=calibration.progress)
+        found = quantize(proto, used.inputs, calibration.options, labels=used.labels, progress=calibration.progress)
     except QuantizeError as error:
         raise FloatModelError.of(error, f"{path}: {error}") from None
     remarks = (*_remarks(calibration, samples), *(f"{path}: {remark}" for remark in found.remarks))

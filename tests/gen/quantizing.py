@@ -25,7 +25,7 @@ def outputs_of(model: onnx.ModelProto, x: np.ndarray) -> np.ndarray:
 
 
 def quantized(model: onnx.ModelProto, x: np.ndarray, **options: object) -> Quantized:
-    return quantize(model, {"x": x}, QuantizeOptions(**options))  # type: ignore[arg-type]
+    return quantize(model, {"x": x}, QuantizeOptions(**{"method": "mse", **options}))  # type: ignore[arg-type]
 
 
 def on_machine(model: onnx.ModelProto, x: np.ndarray, config: NpuConfig, seed: int, folder: Path) -> Imported:

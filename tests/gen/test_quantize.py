@@ -233,7 +233,7 @@ def test_refusals(rng: Rng, samples: np.ndarray, digits: Path):
     with raises(QuantizeError, "nothing-to-quantise"):
         b = FloatBuilder(rng, [1, 3])
         quantize(b.model(b.node("Relu", "x", name="y")), {"x": np.ones((1, 3), np.float32)})
-    with pytest.raises(ValueError, match="method must be one of minmax, .*, not 'kl'"):
+    with pytest.raises(ValueError, match="method must be one of auto, .*, not 'kl'"):
         QuantizeOptions(method="kl")  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="percentile must be above 50"):
         QuantizeOptions(percentile=10)

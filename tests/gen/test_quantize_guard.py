@@ -7,7 +7,7 @@ import numpy as np
 import onnx
 import pytest
 
-import gen.quantize.quantize as stages
+import gen.quantize.draft as stages
 from gen.cli import main
 from gen.detection.precision import Precision
 from gen.quantize.guard import excess, worse_than

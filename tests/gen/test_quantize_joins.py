@@ -51,7 +51,7 @@ def test_a_small_part_that_matters(pooled: bool, tmp_path: Path, monkeypatch: py
         return float(10 * np.log10((exact ** 2).sum() / ((exact - outputs_of(found.model, x)) ** 2).sum())), len(layers)
 
     after = quality()
-    monkeypatch.setattr("gen.quantize.quantize.balance_joins", lambda model, samples, options: (model, {}))
+    monkeypatch.setattr("gen.quantize.draft.balance_joins", lambda model, samples, options: (model, {}))
     before = quality()
     assert after[0] > before[0] + 3 and after[1] <= before[1]
 

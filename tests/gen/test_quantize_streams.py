@@ -51,7 +51,7 @@ def test_means_are_those_of_exact_layers(rng, samples, monkeypatch: pytest.Monke
     """Of each layer on the inputs that exact layers give: what streams add to a channel is out of its bias."""
     model, options = network(rng), QuantizeOptions(symmetric=True, streams=32)
     corrected = load_model("m", quantize(model, {"x": samples}, options).model.SerializeToString()).graph
-    monkeypatch.setattr("gen.quantize.quantize.correct_for_streams", lambda model, *_: model)
+    monkeypatch.setattr("gen.quantize.draft.correct_for_streams", lambda model, *_: model)
     exact_model = quantize(model, {"x": samples}, options).model
     plain = load_model("m", exact_model.SerializeToString()).graph
     graph = prepare(corrected, CONFIG, CompileOptions(stochastic=Streams(32)))

@@ -38,7 +38,7 @@ def imported(request: pytest.FixtureRequest, rng: Rng, tmp_path: Path) -> tuple[
     """A network, wholly on the accelerator, and samples of its input."""
     make: Callable[[Rng], onnx.ModelProto] = request.param
     samples = rng.normal(size=(8, 3, 32, 32)).astype(np.float32)
-    model = quantize(make(rng), {"x": samples}, QuantizeOptions()).model
+    model = quantize(make(rng), {"x": samples}, QuantizeOptions(method="mse")).model
     onnx.save(model, tmp_path / "q.onnx")
     return load_model(tmp_path / "q.onnx", machine=Machine.having("table")), samples
 
@@ -63,7 +63,7 @@ def test_networks(imported: tuple[Imported, np.ndarray], seed: int) -> None:
 def test_squeeze_and_excitation(rng: Rng, seed: int, tmp_path: Path) -> None:
     """One program of a machine with tables and products; without products each block goes to the processor and back."""
     samples = rng.normal(size=(8, 3, 32, 32)).astype(np.float32)
-    onnx.save(quantize(mobile_network(rng, excited=True), {"x": samples}, QuantizeOptions()).model,
+    onnx.save(quantize(mobile_network(rng, excited=True), {"x": samples}, QuantizeOptions(method="mse")).model,
               tmp_path / "q.onnx")
     model = load_model(tmp_path / "q.onnx", machine=Machine.complete())
     products = [layer for layer in model.graph.layers if operation(layer, Multiply)]

@@ -14,6 +14,7 @@ from gen.ir.graph import Graph
 from gen.onnx.importer import load_model
 from gen.onnx.runtime import RuntimeModel
 from gen.options import CompileOptions
+from gen.quantize.options import QuantizeOptions
 from gen.quantize.quantize import quantize
 from gen.run.application import Application, open_application
 from gen.run.inputs import Samples
@@ -31,7 +32,8 @@ from tests.gen.test_compiler import run_and_compare
 
 def quantised(name: str, size: tuple[int, int], rng: np.random.Generator) -> Graph:
     network = NETWORKS[name]
-    found = quantize(make(network, size=size, classes=10).model, {"image": pictures(rng, 2, (network.channels, *size))})
+    found = quantize(make(network, size=size, classes=10).model, {"image": pictures(rng, 2, (network.channels, *size))},
+                     QuantizeOptions(method="mse"))
     return load_model(name, found.model.SerializeToString()).graph
 
 
@@ -107,7 +109,8 @@ def test_blocks(name: str, rng: np.random.Generator):
     """Of the networks after 2019: next to nothing of attention and norms is left to the processor."""
     network = Network(name=name, title=name, layers=lambda b, image, classes: b.output(BLOCKS[name](b, image)))
     images = pictures(rng, 2, (3, 32, 40))
-    cut = opened(name, quantize(make(network, size=(32, 40)).model, {"image": images}).model, images[:1]).partition
+    made = quantize(make(network, size=(32, 40)).model, {"image": images}, QuantizeOptions(method="mse"))
+    cut = opened(name, made.model, images[:1]).partition
     assert (0 if cut is None else len(cut.host)) <= LEFT.get(name, 0)
 
 
@@ -118,7 +121,7 @@ def test_recent_networks(name: str, rng: np.random.Generator):
     network = NETWORKS[name]
     size = (max(64, 2 * network.step),) * 2
     images = pictures(rng, 3, (network.channels, *size))
-    model = quantize(make(network, size=size).model, {"image": images[:2]}).model
+    model = quantize(make(network, size=size).model, {"image": images[:2]}, QuantizeOptions(method="mse")).model
     shown = onnx.ModelProto.FromString(model.SerializeToString())
     names = [node.output[0] for node in model.graph.node if node.op_type == "QuantizeLinear"]
     shown.graph.output.extend(helper.make_empty_tensor_value_info(name) for name in names)

@@ -8,6 +8,7 @@ import pytest
 from boards.registry import get_board
 from cores.config import NpuConfig
 from gen.options import CompileOptions
+from gen.quantize.options import QuantizeOptions
 from gen.quantize.quantize import quantize
 from gen.run.application import Application, open_application
 from gen.run.inputs import Samples
@@ -48,7 +49,7 @@ def machine():
 def compiled(request: pytest.FixtureRequest) -> tuple[Application, Samples]:
     network = NETWORKS[request.param]
     images = pictures(np.random.default_rng(1), 3, (network.channels, *network.size))
-    model = quantize(make(network).model, {"image": images[:2]}).model
+    model = quantize(make(network).model, {"image": images[:2]}, QuantizeOptions(method="mse")).model
     application = open_application(Path(f"{network.name}.onnx"), CONFIG, CompileOptions(keep_all=True),
                                    content=model.SerializeToString())
     return application, Samples({"image": images[2:]}, None)
