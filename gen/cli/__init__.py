@@ -130,6 +130,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         try:
             arguments = make_parser(command).parse_args(argv)
         except SystemExit as stop:
+            sys.stdout.flush()
             return int(stop.code or 0)
         from gen.cli.common import lines  # needs a package, which may be missing
 
@@ -142,11 +143,17 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"{speaker(command)}: interrupted", file=sys.stderr)
         return INTERRUPTED
     except BrokenPipeError:
-        # Whoever read our output has enough of it (`| head`). Keep Python from complaining once more while it ends.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _leave_stdout()     # whoever reads our output has enough of it (`| head`)
         return FAILED
     except Exception as error:
         if os.environ.get("NPUGEN_TRACEBACK"):
             raise
+        if isinstance(error, OSError) and error.filename == "stdout":
+            _leave_stdout()
         print(f"{speaker(command)}: error: {one_line(error)}{code_of(error)}", file=sys.stderr)
         return status_of(error)
+
+
+def _leave_stdout() -> None:
+    """What it does not take goes nowhere: Python does not complain once more while it ends."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

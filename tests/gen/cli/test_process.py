@@ -38,7 +38,7 @@ def test_it_is_a_module(tmp_path: Path):
 
 
 @pytest.mark.parametrize("redirection", [">&-", "> /dev/full", "| head -c 1", "2>&-"])
-@pytest.mark.parametrize("command", ["boards", "boards --json"])
+@pytest.mark.parametrize("command", ["boards", "boards --json", "boards --help"])
 def test_output_that_nobody_takes(redirection: str, command: str):
     line = f"{sys.executable} -m gen {command} {redirection}"
     done = subprocess.run(line, shell=True, capture_output=True, text=True)
