@@ -47,7 +47,7 @@ class ProgramVariant:
 
 
 def variant(number: int, name: str, application: Application, shift: int, samples: Samples,
-        progress: Callable[[int, str], None] = lambda done, present: None) -> ProgramVariant:
+            progress: Callable[[int, str], None] = lambda done, present: None) -> ProgramVariant:
     """``name``: of the program. Raises GovernError where it cannot be said which answers are right."""
     found = run_model(application, samples, "reference", stream_shifts=(shift,), progress=progress)
     if found.labels is None or len(found.judged) != 1 or len(found.outputs) != 1 or (found.labels < 0).any():
