@@ -82,8 +82,10 @@ class Inference:
         return self.ended
 
     def result(self, timeout: float | None = None) -> dict[str, np.ndarray]:
-        """The outputs by name, as the model gives them for one sample; waits ``timeout`` seconds, else the device's,
-        which count anew for each inference that is started before it.
+        """The outputs by name, as the model gives them for one sample.
+
+        Waits ``timeout`` seconds, or the device's number of them; the time begins anew with each inference that was
+        started before this one and ends.
 
         Raises WaitTimeoutError (it goes on), FaultError when the machine has stopped at an instruction, AbortedError,
         DeviceError, TransportError.

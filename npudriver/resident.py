@@ -155,8 +155,9 @@ class ResidentProgram:
                retries: int = 0) -> Iterator[dict[str, np.ndarray]]:
         """The outputs of sample after sample, in order; inputs are loaded while the device is at samples before.
 
-        A sample that fails (a bus error, a machine that gives up, a wait that takes too long) is tried again so many
-        times, after the device has been brought to rest; then its error is raised. Raises as `Inference.result`.
+        A sample fails by a bus error, a machine that gives up, or a wait that takes too long. It is tried again as
+        often as is asked for, each time after the device has been brought to rest; then its error is raised. Raises as
+        `Inference.result`.
         """
         if retries < 0:
             raise ValueError(f"retries must be 0 or more, not {retries}")

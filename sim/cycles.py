@@ -1,10 +1,12 @@
 """Time model: how many cycles a program takes, and what each engine waits for, without computing any data.
 
-The engines are processes that talk through FIFOs of time stamps and run ahead of each other as far as the other side's
-times are known: whole series of beats are timed at once. It follows the hardware's registers
-(`sim/timing/latencies.py`). Where a part runs ahead of one that holds it up in the end, instruction fetch may cut in on
-the read bus a request too late or too early, and a local store's beats may come beside loads of other cycles; all else
-does not depend on the order of simulation.
+The engines are processes that talk through FIFOs of time stamps. Each runs ahead as far as the times of the others are
+known, so whole series of beats are timed at once. The model follows the hardware's registers
+(`sim/timing/latencies.py`).
+
+The order of simulation matters in one case only: a part runs ahead of another that holds it up later. Then instruction
+fetch may cut in on the read bus a request too early or too late, and beats of a local store may fall on other cycles of
+loads.
 """
 
 import math

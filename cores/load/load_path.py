@@ -52,13 +52,13 @@ class PlacedBox(NamedTuple):
 class LoadPath(LoadPathTiming, Component):
     """Brings the pixels of a box, data or padding, to the input buffer.
 
-    ``setting`` shows it the instructions that say how; from when it is ``settled`` on, a row has ``width`` pixels, of
-    which ``left`` are padding in front; they may ``enter`` while there is ``room``. The ``value`` of an entry comes
-    `LATENCY` cycles after it set out, ``placed`` asks for its place one cycle after. ``pixel`` is the one at hand. A
-    ``kept`` beat goes in front and is ``value`` as long after.
+    ``setting`` shows the path the instructions that say how. From when it is ``settled`` on, a row has ``width``
+    pixels, of which the first ``left`` are padding; they may ``enter`` while there is ``room``. ``pixel`` is the one at
+    hand. The ``value`` of an entry comes `LATENCY` cycles after it set out; ``placed`` asks for its place one cycle
+    after it set out. A ``kept`` beat goes in front, and is ``value`` after as many cycles.
 
     A path that holds pixels for more than a cycle says when it is ``idle`` and ``drained``, keeps boxes that are under
-    way, and overrides what follows. ``outer``: its ports that are those of the load engine's writer too.
+    way, and overrides what follows. ``outer``: its ports that are those of the load engine's writer, too.
     """
 
     #: Whether tokens of its boxes come with their last entries (`PlacedBox.post`), not with their last pixels.

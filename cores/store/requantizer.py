@@ -38,17 +38,18 @@ def PixelIssue(config: NpuConfig) -> data.StructLayout:  # noqa: N802 - a layout
 
 
 class Requantizer(RequantizerTiming, Component):
-    """Requantise a pixel of a block a cycle, or with a second stage requantise and add (or scale, or multiply) one in
-    `ADD_CYCLES`.
+    """Requantise a pixel of a block a cycle; with a second stage (add, multiply, or scale) one in `ADD_CYCLES`.
 
     Latency: `LATENCY` cycles, `ADD_LATENCY` with a second stage. Cycle 0 is that of ``issue``; ``pooled`` is taken
-    then, ``accumulators`` in cycle 1, ``residual`` in cycle `RESIDUAL`. With ``winograd`` in the configuration a source
-    is a sum of words, the last of them its pixel's own, and all but reading and selecting these is a cycle later; with
-    no ``hard_block_registers`` a word has a register in front of the selection, and the same is a cycle later. With a
-    second stage every pixel needs ``load``, and pixels set out multiples of `ADD_CYCLES` apart; with STORE_LEAKY, which
-    has no residual, none sets out `SECOND` cycles after another. ``chain`` stands still while pixels are under way.
-    ``released`` follows an issue's ``release`` once ``channels`` may change. Golden models: ``sim.golden.requantize``,
-    ``sim.store_operations.residual_add``, ``sim.store_operations.leaky``, ``sim.store_operations.product``.
+    then, ``accumulators`` in cycle 1, ``residual`` in cycle `RESIDUAL`. All after the reading and selection of a word
+    is a cycle later in two kinds of machines: with ``winograd``, where a source is a sum of words, the last of them its
+    pixel's own; and without ``hard_block_registers``, where a word has a register in front of the selection.
+
+    With a second stage every pixel needs ``load``, and pixels set out multiples of `ADD_CYCLES` apart. With
+    STORE_LEAKY, which has no residual, none sets out `SECOND` cycles after another. ``chain`` stands still while pixels
+    are under way. ``released`` follows an issue's ``release`` once ``channels`` may change. Golden models:
+    ``sim.golden.requantize``, ``sim.store_operations.residual_add``, ``sim.store_operations.leaky``,
+    ``sim.store_operations.product``.
 
     What of that is different in machines with optional units is in `PixelWords`, `SecondStage` and `ResultBeats`.
     """

@@ -1,9 +1,9 @@
 """How far results may be from onnxruntime's: what the arithmetic allows, value by value.
 
-Both round where the model quantises. Numbers that are at most ``d`` steps apart in front of that are at most
-``floor(d) + 1`` apart after it: one where a layer has the inputs that onnxruntime has, as halves go up here and to even
-there. ``d`` is more than 0 after a tensor that the model does not have: what it is rounded by here, half a step, goes
-on through the layers after it, times what they multiply by.
+Both round where the model quantises. If two numbers are at most ``d`` steps apart before rounding, they are at most
+``floor(d) + 1`` apart after it. With the same inputs ``d`` is 0 and the bound is one step, as halves go up here and to
+even numbers there. After a tensor that the model does not have, ``d`` is more than 0: the rounding of that tensor, half
+a step, passes through the layers after it, times their factors.
 """
 
 from collections.abc import Collection, Mapping

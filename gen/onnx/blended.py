@@ -2,11 +2,12 @@
 
 Along an axis output ``y`` lies at ``x(y) = step * y + start`` of the input and is ``(1 - f) * in[i] + f * in[i + 1]``,
 with ``i = floor(x(y))`` and ``f = x(y) - i`` (ONNX, Resize). Where ``step`` is a fraction ``q / p`` of small numbers,
-outputs that are ``p`` apart have the same ``f``, and their inputs are ``q`` apart: a convolution with stride ``q`` for
-each of the ``p`` phases, whose results a layer puts side by side as pixels. The weights are fractions of a small
-denominator, so those of both axes together are exact in eight bits up to a factor of four; where they are not, rows are
-made first, and columns of these: rounded twice, which is still within a unit. Beyond the border ONNX repeats the
-input's edge, which is put around it first.
+outputs that are ``p`` apart have the same ``f``, and their inputs are ``q`` apart. So each of the ``p`` phases is a
+convolution with stride ``q``, and a layer puts their results side by side as pixels.
+
+The weights are fractions of a small denominator. For factors up to four those of both axes together are exact in eight
+bits, so one layer has both. Otherwise rows are made first, and columns of these: rounded twice, which is still within a
+unit. Beyond the border ONNX repeats the input's edge, which is put around it first.
 """
 
 from collections.abc import Sequence

@@ -18,11 +18,12 @@ from gen.onnx.values import Head, Host, PendingProduct, Real, Value
 __all__ = ["activations_product"]
 
 def activations_product(context: Context, inputs: Inputs) -> Value:
-    """``a @ b``: (..., M, R) times (..., R, N), of each of the leading axes' heads.
+    """``a @ b``: (..., M, R) times (..., R, N), for each of the leading axes' heads.
 
-    Channels of a's tensor are R, its pixels M; b's channels are R or N, its pixels the other. Or b takes the place of
-    a, as ``a @ b`` is the transpose of b's times a's: where that alone can be, or where the pixels are then more than
-    the channels, of which a Softmax would make rows.
+    The channels of a's tensor are R, its pixels M. The channels of b's tensor are R or N, its pixels the other one.
+
+    The two may change places, as ``a @ b`` is the transpose of b's transpose times a's. This is done where nothing else
+    is possible, and where pixels outnumber channels otherwise, as a Softmax takes channels as its rows.
     """
     if not (context.units.have("gather") or context.units.have("turn")):
         raise NodeError("multiplies two activations; --features turn or gather does that on the accelerator",

@@ -154,14 +154,13 @@ def _finer(graph: GraphBuilder, value: Pending) -> Pending:
 
 
 def coarser_scale(graph: GraphBuilder, value: Pending, scale: float) -> Pending:
-    """``value`` with a coarser accumulator scale in channels whose bias is beyond accumulators: those that died in
-    training, whose weights are next to zero and whose constant is not.
+    """``value`` with a coarser accumulator scale in channels whose bias is beyond accumulators.
 
-    ``scale`` is the output's, of 8 bits or `FIRST_BITS`. A bias is clipped where every sum saturates, so an LSB of the
-    accumulator is a small fraction of the output's even where weights have few levels left: results differ by the
-    rounding of weights, in practice by one LSB at most and rarely (a bound would grow with the taps). Channels whose
-    result is the same for all inputs stay as they are while a bias of 32 bits holds it: the mapper has an exact form
-    for them.
+    Such channels died in training: their weights are next to zero, their constant is not. ``scale`` is the output's, of
+    8 bits or `FIRST_BITS`. A bias is clipped where every sum saturates, so an LSB of the accumulator is a small
+    fraction of the output's even where weights have few levels left. Results differ by the rounding of weights: in
+    practice by one LSB at most, and rarely (a bound would grow with the taps). Channels whose result is the same for
+    all inputs stay as they are while a bias of 32 bits holds it, as the mapper has an exact form for them.
     """
     if multiplies_signs(graph, value):
         return _coarser_signs(graph, value, scale)

@@ -1,7 +1,7 @@
 """Tensors whose channels become pixels, and pixels channels: products with the identity, exact in every byte.
 
-The corner turn takes a tensor as weights of which each pixel's channels are multiplied; where the other operand is the
-identity, a constant, what comes out is the tensor, with a channel for each of its pixels.
+The corner turn takes a tensor as weights, which are multiplied with the channels of each pixel of the other operand. If
+that operand is the identity, a constant, the result is the tensor with a channel for each of its pixels.
 """
 
 from dataclasses import replace

@@ -1,9 +1,8 @@
 """Several samples in one program: fully connected layers read their weights once for all of them.
 
-Every tensor and layer is there once for each sample, ``NAME@0`` and so on, but for fully connected layers with enough
-weights: each sample is a row of ``NAME@all``, and the layer makes a pixel of each row, as its weights stand still for
-pixels.
-See docs/decisions/0020-batches.md.
+Every tensor and layer is there once for each sample, as ``NAME@0`` and so on. Fully connected layers with enough
+weights are there once for all: each sample is a row of ``NAME@all``, and the layer makes a pixel of each row, as its
+weights stand still for pixels. See docs/decisions/0020-batches.md.
 """
 
 from collections.abc import Collection, Mapping, Sequence

@@ -113,8 +113,9 @@ class PrunableLayer:
 
 
 def _order(view: ModelView, name: str) -> tuple[np.ndarray | None, tuple[int, ...]]:
-    """Of a matrix product's input: where its elements are in the feature map that it is, and that one's (C, H, W); not
-    of tokens, each of which has the channels.
+    """Where the elements of a matrix product's input are in its feature map, and the map's (C, H, W).
+
+    Not of tokens, each of which has the channels.
     """
     source = view.behind(name, (*_MOVING, *QUANTISING))
     shape = view.shapes.get(source, ())

@@ -45,8 +45,10 @@ _UNITS = 1 << 10
 
 def fit_ranges(model: onnx.ModelProto, plan: Plan, ranges: Mapping[str, tuple[float, float]]
                ) -> dict[str, tuple[float, float]]:
-    """``ranges`` in which tensors that are 0..0, or rounding, get one of the size that what reads them asks for, else
-    of what they are made of; what is neither known stays as it is.
+    """``ranges``, with a usable one for tensors whose own is 0..0 or smaller than rounding.
+
+    The new range has the size that the tensor's reader asks for, or that of the tensors it is made of. If neither is
+    known, the range stays as it is.
     """
     fitted = dict(ranges)
     known = {name: max(map(abs, ends)) for name, ends in ranges.items() if any(ends)}

@@ -1,11 +1,11 @@
 """Linear attention whose shares are divided by their sum, as EfficientViT has it, in what a machine has.
 
-With queries q and keys k that are not negative, (tokens, D) in each head, the sums of q (k^T v) are divided by those of
-q (k^T 1), which a column of ones beside v makes, and a guard against zero. Both are as large as q is at a token, which
-eight bits would leave few steps where that is small. The quotient is the same for q of any size: so q is divided by the
-sum of its channels first, which need not be exact, as the same is above and below. The sums of k are averages over
-pixels; what divides is a convolution of each head's channels, which makes it once for every channel of the quotient.
-Where all of q is 0, so is the quotient.
+Queries q and keys k, (tokens, D) in each head, are not negative. The sums q (k^T v) are divided by the sums q (k^T 1)
+and a guard against zero; a column of ones beside v makes the latter. Both are as large as q is at a token, so eight
+bits would leave them few steps where q is small. The quotient is the same for q of any size. So q is first divided by
+the sum of its channels; this need not be exact, as it divides both. The sums of k are averages over pixels. The divisor
+is a convolution of each head's channels, which makes it once for every channel of the quotient. Where all of q is 0, so
+is the quotient.
 """
 
 from collections.abc import Iterator

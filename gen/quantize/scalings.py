@@ -1,8 +1,8 @@
-"""Inputs whose numbers are brought to one scale by the model itself, and differ in it by far.
+"""Inputs whose numbers have units of their own, and models that bring these to one scale.
 
-Measured quantities, as of joints and of gyroscopes, come in units of their own; models of such inputs begin with a
-difference and a factor for each. In front of that one scale for all leaves nothing of the small ones. What normalises
-them stays float, and its result is quantised.
+Measured quantities, as of joints and of gyroscopes, differ by far in size. Models of such inputs begin with a
+difference and a factor for each number. In front of these one scale for all numbers would leave nothing of the small
+ones. So the nodes that normalise them stay float, and their result is quantised.
 """
 
 import numpy as np

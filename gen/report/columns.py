@@ -12,8 +12,10 @@ _BITS, _LONGEST = 7, 5
 
 
 def pack(values: np.ndarray | Sequence[int]) -> str:
-    """(n,) of the range of int32, as base64: the first value and the difference of each to the one before, modulo
-    2^32, 0 -1 1 -2 2 ... numbered from 0, seven bits a byte, the lowest first.
+    """Integers (n,) in the range of int32, as base64.
+
+    Of each value the difference from the one before is kept, modulo 2^32; of the first, the value. Differences 0, -1,
+    1, -2, 2, ... are numbered from 0, and these numbers have seven bits in a byte, the lowest first.
 
     Raises ValueError for values outside of int32: differences wrap around, values must not.
     """

@@ -72,9 +72,10 @@ class Prune(_Strict, kw_only=True, frozen=True):
 
 
 class Budget(_Strict, kw_only=True, frozen=True):
-    """How far a session prunes: no further once a variant is within ``cycles`` and ``parameters`` (those that are not
-    0), and it ends with the last in front of one whose accuracy on the test data is more than ``loss`` points below
-    that of the session's model.
+    """How far a session prunes.
+
+    It prunes no further once a variant is within ``cycles`` and ``parameters`` (those that are not 0). It ends before a
+    variant whose accuracy on the test data is more than ``loss`` points below that of the session's model.
     """
 
     cycles: _Count | None = None

@@ -192,8 +192,9 @@ class Compute:
             yield None
 
     def _take_ahead(self, free: int) -> None:
-        """What is taken, from the cycle ``free`` on, while the instruction at hand runs: so that instruction fetch,
-        which waits for a place in the queue, is not timed after what comes later.
+        """Take the next instruction, from the cycle ``free`` on, while the one at hand runs.
+
+        So instruction fetch, which waits for a place in the queue, is not timed after what comes later.
         """
         shared, queue = self.shared, self.shared.queues[Queue.COMPUTE]
         while queue.available and not shared.config.binary_engine:

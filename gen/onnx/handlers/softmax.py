@@ -52,8 +52,10 @@ def softmax_of(context: Context, value: Value | None, opset: int) -> Host:
 
 
 def _is_little(context: Context, value: Real, opset: int) -> bool:
-    """Whether it is one row, which nothing on the machine reads: to load it and to pass through it takes hundreds of
-    cycles, in which the array stands still, and the processor computes it while that has the next sample.
+    """Whether it is one row that nothing on the machine reads.
+
+    Loading such a row and passing through it takes hundreds of cycles in which the array stands still. The processor
+    computes it while the machine has the next sample.
     """
     return context.node.name in context.graph.last and value.order.shape[_axis(context, opset, value.order.ndim)] == (
         value.order.size)
