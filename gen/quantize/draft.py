@@ -2,7 +2,6 @@
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
-from functools import cached_property
 
 import onnx
 
@@ -10,6 +9,7 @@ from gen.quantize.bias import correct_biases, with_biases
 from gen.quantize.equalize import equalize
 from gen.quantize.insert import insert
 from gen.quantize.joins import balance_joins, kept_alike
+from gen.quantize.magnitudes import magnitudes
 from gen.quantize.masks import bound_masks
 from gen.quantize.options import Method, QuantizeOptions
 from gen.quantize.plan import Plan, plan_quantisation
@@ -29,6 +29,7 @@ Ranges = dict[str, tuple[float, float]]
 class Draft:
     """``reference``: the float model, equalised and with biases as ``options`` ask. ``products``: results of a factor
     in front of a Concat -> that Concat's, whose range they have. ``streamed``: tensors that layers of streams read.
+    ``magnitudes``: nodes that stay float with the squares in front of them.
     """
 
     reference: onnx.ModelProto
@@ -36,16 +37,16 @@ class Draft:
     products: Mapping[str, str]
     streamed: Collection[str]
     options: QuantizeOptions
+    magnitudes: tuple[str, ...] = ()
 
-    @cached_property
-    def limits(self) -> Ranges:
+    def limits(self, found: Mapping[str, Distribution]) -> Ranges:
         """Of a tensor: beyond them nothing depends on how far a value is."""
-        return saturation(self.reference)
+        return saturation(self.reference, found)
 
     def bounds(self, found: Mapping[str, Distribution]) -> Ranges:
         """Ranges that no method has a say in. To be called once: masks of ``reference`` become what these allow."""
         ends = {name: (of.low, of.high) for name, of in found.items()}
-        return (bound_saturated(self.limits, found) | bound_masks(self.reference, ends)
+        return (bound_saturated(self.reference, self.limits(found), found) | bound_masks(self.reference, ends)
                 | bound_reciprocals(self.reference, found))
 
     def ranges(self, found: Mapping[str, Distribution], bounded: Ranges, methods: Mapping[str, Method] | None = None
@@ -95,5 +96,8 @@ def draft_of(reference: onnx.ModelProto, samples: Samples, options: QuantizeOpti
     if options.equalize:
         reference = equalize(reference, samples, options)
     reference, products = balance_joins(reference, samples, options)
+    apart = magnitudes(reference)
+    options = replace(options, keep_float=options.keep_float.union(*apart.values()))
     plan = plan_quantisation(reference, options.keep_float)
-    return Draft(reference, plan, products, {layer.source for layer in stream_layers(reference, plan)}, options)
+    return Draft(reference, plan, products, {layer.source for layer in stream_layers(reference, plan)}, options,
+                 tuple(apart))

@@ -1,6 +1,6 @@
 """Float model -> quantised model, stage by stage."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -66,10 +66,20 @@ def quantize(model: onnx.ModelProto, samples: Samples, options: QuantizeOptions 
     if options.streams is not None:
         whole = {name: ends for name, ends in whole.items() if name not in draft.streamed}
     quantized = draft.made(ranges, samples, progress)
-    remarks = (*draft.plan.remarks, *unlike_parts(draft.reference, draft.plan, found),
+    remarks = (*draft.plan.remarks, *_kept(draft.magnitudes), *unlike_parts(draft.reference, draft.plan, found),
                *(_misled(found, options) if chosen is None else ()))
-    return Quantized(quantized, draft.reference, draft.plan, remarks, whole, draft.limits,
+    return Quantized(quantized, draft.reference, draft.plan, remarks, whole, draft.limits(found),
                      "" if chosen is None else chosen.line)
+
+
+def _kept(magnitudes: Sequence[str]) -> tuple[str, ...]:
+    """What to say of squares that stay float."""
+    if not magnitudes:
+        return ()
+    more = f" and {len(magnitudes) - _NAMED} more" if len(magnitudes) > _NAMED else ""
+    line = (f"the squares that {', '.join(magnitudes[:_NAMED])}{more} reads stay float, and so does that: eight bits "
+            "of a square are four of its root, so small values would be lost")
+    return (line,)
 
 
 def _misled(found: Mapping[str, Distribution], options: QuantizeOptions) -> tuple[str, ...]:

@@ -76,4 +76,39 @@ def test_a_value_that_is_moved_first_and_then_read(rng: Rng) -> None:
     moved = b.node("Reshape", "x", b.constant(np.int64([0, 2, 2])))
     kept = b.node("Relu", moved)
     y = b.node("Add", b.node("Flatten", kept), b.node("Sigmoid", "x"))
-    assert saturation(b.model(y)) == {}
+    assert saturation(b.model(y), {}) == {}
+
+
+def test_summands_reach_as_far_as_the_other_brings_them_back(rng: Rng) -> None:
+    """As the gates of an LSTM are sums: of what is certain a summand needs no steps, if the other cannot change it."""
+    b = FloatBuilder(rng, [1, 16])
+    weights = [(rng.normal(size=(6, 16)) / 2).astype(np.float32) for _ in range(2)]
+    weights[0][0] *= LARGER
+    first, second = (b.node("Gemm", "x", b.constant(array), name=name, transB=1)
+                     for name, array in zip(("logits", "other"), weights, strict=True))
+    y = b.node("Sigmoid", b.node("Add", first, second, name="sum"))
+    x = rng.normal(size=(24, 16)).astype(np.float32)
+    found = quantized(b.model(y), x, method="minmax")
+    assert scale_of_logits(found) < 60 / 255
+    wanted, made = outputs_of(found.reference, x), outputs_of(found.model, x)
+    assert np.square(made - wanted).sum() < np.square(wanted).sum() / 10 ** 2.8
+
+
+def test_a_constant_summand(rng: Rng) -> None:
+    b = FloatBuilder(rng, [1, 6])
+    y = b.node("Sigmoid", total := b.node("Add", "x", b.constant(np.float32([5, -1, 2, 0, 0, 1]))))
+    assert saturation(b.model(y), {}) == {"x": (-13, 9), total: (-8, 8)}
+
+
+def test_a_sum_is_not_much_smaller_than_its_summands(rng: Rng) -> None:
+    """Two that nearly cancel each other: no multiplier would reach from their steps to those near zero."""
+    b = FloatBuilder(rng, [1, 16])
+    weights = rng.normal(size=(6, 16)).astype(np.float32) * LARGER
+    first, second = (b.node("Gemm", "x", b.constant(array), name=name, transB=1)
+                     for name, array in (("logits", weights), ("other", -weights)))
+    x = rng.normal(size=(24, 16)).astype(np.float32)
+    found = quantized(b.model(b.node("Sigmoid", b.node("Add", first, second, name="sum"))), x, method="minmax")
+    constants = {tensor.name: tensor for tensor in found.model.graph.initializer}
+    scales = {row.node: float(numpy_helper.to_array(constants[f"{row.output}_scale"])) for row in found.plan.layers}
+    total = next(name for name in found.plan.tensors if found.plan.tensors[name] == "sum")
+    assert numpy_helper.to_array(constants[f"{total}_scale"]) > scales["logits"] / 33
