@@ -156,6 +156,9 @@ def _findings(subject: Subject, total: Mapping[str, Any], layers: Sequence[Layer
     found += [f"By trial on the time model, {one}." for one in subject.faster[:_UNITS]]
     if len(found) == 2 and total["utilisation"] < _BUSY and ranked and ranked[0][1]:
         found.append(many_causes(ranked, cycles))
+        cause, spent = _largest_loss(most)
+        if cause != ranked[0][0] and spent >= _WORTH * most.cycles:
+            found.append(f"In {most.name} it is {_CAUSES[cause]}: {_HELPS[cause]}.")
     if total["utilisation"] >= _BUSY and not streams:
         pruned = " or pruned weights (--density 0.25 to try, the command prune in earnest)"
         config = subject.measured[0].program.config
@@ -178,9 +181,14 @@ def _simulation(subject: Subject) -> str:
     return f"{target} on {f'the memory of {subject.memory.name}' if subject.memory else 'an ideal memory'}"
 
 
-def _lost(layer: Layer) -> str:
+def _largest_loss(layer: Layer) -> tuple[str, int]:
+    """The cause, and its cycles."""
     lost = {"idle_pixels": layer.idle_pixels, "idle_lanes": layer.idle_lanes, **layer.stalls}
-    cause, spent = max(lost.items(), key=lambda item: item[1])
+    return max(lost.items(), key=lambda item: item[1])
+
+
+def _lost(layer: Layer) -> str:
+    cause, spent = _largest_loss(layer)
     if layer.mode == "stochastic":      # whose lanes are idle in all bits but one
         return ""
     return f"; most of the rest goes to {_CAUSES[cause]}" if spent >= _WORTH * layer.cycles else ""
