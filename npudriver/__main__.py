@@ -18,6 +18,7 @@ from typing import Iterator, Sequence
 import numpy as np
 
 from .access import read_token
+from .archive import output_member
 from .arrays import read_arrays, write_arrays
 from .battery import Battery, ModelledBattery, PowerSupply
 from .bringup import BRINGUP, BringUp, Trial
@@ -159,7 +160,7 @@ def _run(arguments: argparse.Namespace) -> int:
         found = list(model.stream(_each(arrays, list(deployment.inputs)), retries=arguments.retries))
         seconds = time.perf_counter() - began
     if arguments.output:
-        write_arrays(arguments.output, _stacked(found))
+        write_arrays(arguments.output, {output_member(name): array for name, array in _stacked(found).items()})
     facts = {"samples": len(found), "seconds": round(seconds, 6), "per_second": round(len(found) / seconds, 2)}
     if own:
         facts["differing"] = sum(

@@ -7,7 +7,7 @@ import zipfile
 import zlib
 from typing import IO, Container, Mapping
 
-__all__ = ["BAD_ARCHIVE", "ArchiveError", "described", "open_member", "read_member", "write_archive"]
+__all__ = ["BAD_ARCHIVE", "ArchiveError", "described", "open_member", "output_member", "read_member", "write_archive"]
 
 #: What `zipfile` raises for damaged archives; OSError where an offset leads out of the file.
 BAD_ARCHIVE = (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, ValueError, RuntimeError, OSError)
@@ -28,6 +28,13 @@ class ArchiveError(ValueError):
 def described(error: Exception) -> str:
     """One of `BAD_ARCHIVE` in words."""
     return "it points outside itself" if isinstance(error, OSError) else str(error) or "it is cut short"
+
+
+def output_member(name: str) -> str:
+    """What an output's array is called in a file of outputs: PyTorch's exporter begins names with a slash, with which a
+    member of an archive would be an absolute path.
+    """
+    return name.lstrip("/")
 
 
 def open_member(archive: zipfile.ZipFile, name: str) -> IO[bytes]:

@@ -90,7 +90,7 @@ def run(arguments: argparse.Namespace) -> None:
         arguments.config = arguments.hardware / CONFIG_FILE
     application = open_given(arguments, arguments.model, samples=arguments.input)
     require_single(application, arguments.model)
-    require_member_names(arguments.model, [*application.inputs, *application.outputs])
+    require_member_names(arguments.model, application.outputs, application.inputs)
     states = parse_states(arguments.state, list(application.inputs), application.outputs)
     only, *others = application.segments
     if arguments.input is not None:

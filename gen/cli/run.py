@@ -21,6 +21,7 @@ from gen.cli.machine import add_machine_options, chosen_board, machine_given, op
 from gen.cli.memory import IDEAL, add_memory_option, chosen_memory
 from gen.files.write import require_writable, write_file
 from gen.name import speaker
+from npudriver.archive import output_member
 
 if TYPE_CHECKING:
     from gen.run.application import Application
@@ -54,7 +55,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
                              "`soc` by litex_server, or board:functional and board:rtl, which simulate one "
                              "(default reference)")
     parser.add_argument("--limit", type=positive, metavar="N", help="take the first N samples")
-    parser.add_argument("-o", "--output", type=Path, metavar="Y.npz", help="write the outputs under the model's names")
+    parser.add_argument("-o", "--output", type=Path, metavar="Y.npz",
+                        help="write the outputs under the model's names (without a slash that these begin with)")
     parser.add_argument("--stream-shift", type=stream_shifts, default=(0,), metavar="N[,N...]",
                         help="streams are shorter by so many powers of two than the program says, down to 8 bits: a "
                              "register, so nothing is compiled or loaded anew; of several, samples take one in turn")
@@ -240,16 +242,25 @@ def _write_save_files(waves: Path, application: "Application") -> None:
                                        ""), soft_wrap=True)
 
 
-def require_member_names(model: Path, names: Iterable[str]) -> None:
-    """Raises CommandError for an output's name that would lead whoever unpacks an archive of it out of his folder, and
-    for one that no member of an archive can have.
+def require_member_names(model: Path, names: Iterable[str], inputs: Iterable[str] = ()) -> None:
+    """Raises CommandError for an output's name that would lead whoever unpacks an archive of it out of his folder, for
+    one that no member of an archive can have, and for two that are one there (`output_member`). ``inputs`` keep
+    their names there.
     """
-    for name in names:
+    members: dict[str, str] = {}
+    absolute = next((name for name in inputs if output_member(name) != name), None)
+    if absolute is not None:
+        raise CommandError(f"{model}: input {absolute} has the name of a path, which a file of samples does not have; "
+                           "rename it", code="bad-output-name")
+    for name in (*names, *inputs):
+        if members.setdefault(output_member(name), name) != name:
+            raise CommandError(f"{model}: outputs {members[output_member(name)]} and {name} would be one array of an "
+                               ".npz file, which -o does not write; rename one", code="bad-output-name")
         if "\0" in name or len(f"{name}.npy".encode()) > _LONGEST_NAME:
             raise CommandError(f"{model}: output {name[:40]}{'...' * (len(name) > 40)} has a name that a member of an "
                                ".npz file cannot have, which -o does not write; rename it", code="bad-output-name")
-        parts = PurePosixPath(name.replace("\\", "/"))
-        if parts.is_absolute() or ".." in parts.parts:
+        parts = PurePosixPath(output_member(name.replace("\\", "/")))
+        if not parts.parts or ".." in parts.parts:
             raise CommandError(f"{model}: output {name} has the name of a path, which -o does not write; rename it",
                                code="bad-output-name")
 
@@ -261,7 +272,7 @@ def write_outputs(path: Path, result: "Run") -> None:
     # Not np.savez_compressed, whose own arguments are names like any other.
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
         for name, value in result.outputs.items():
-            with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
+            with archive.open(f"{output_member(name)}.npy", "w", force_zip64=True) as member:
                 np.lib.format.write_array(member, value, allow_pickle=False)
     write_file(path, buffer.getvalue())
 

@@ -7,6 +7,8 @@ import onnx
 import pytest
 
 from gen.cli import main
+from gen.cli.errors import CommandError
+from gen.cli.run import require_member_names
 from gen.program.file import load_program
 from tests.gen.cli.calls import error_line
 
@@ -83,7 +85,22 @@ def test_outputs_of_any_name(name: str, model: str, samples: str):
         assert outputs.files == [name] and outputs[name].shape == (2, 10)
 
 
-@pytest.mark.parametrize("name", ["../x", "/tmp/x", "a/../../x", "..\\x"])
+def test_outputs_whose_names_begin_with_a_slash(model: str, samples: str):
+    """As PyTorch's exporter writes them: a member of an archive would be an absolute path."""
+    argv = ["run", with_output(model, "/fc/Gemm_output_0"), "--features", "none", "--input", samples, "--limit", "2"]
+    assert main([*argv, "-o", "y.npz"]) == 0
+    with np.load("y.npz") as outputs:
+        assert outputs.files == ["fc/Gemm_output_0"] and outputs["fc/Gemm_output_0"].shape == (2, 10)
+
+
+def test_two_outputs_that_would_be_one(model: str):
+    with pytest.raises(CommandError, match="outputs x and /x would be one array"):
+        require_member_names(Path(model), ["x", "y", "/x"])
+    with pytest.raises(CommandError, match="input /a has the name of a path"):
+        require_member_names(Path(model), ["x"], ["/a"])
+
+
+@pytest.mark.parametrize("name", ["../x", "/../x", "/", "a/../../x", "..\\x"])
 def test_outputs_that_are_paths_are_not_written(name: str, model: str, samples: str, capsys: pytest.CaptureFixture):
     argv = ["run", with_output(model, name), "--features", "none", "--input", samples, "--limit", "2"]
     line = error_line(capsys, 1, *argv, "-o", "y.npz")
