@@ -95,7 +95,7 @@ class Port:
                 fits = (found.shape, found.dtype) == wanted
             else:
                 data = self.encode(np.zeros(*wanted), beat_bytes)
-                fits = (data.size, data.dtype) == (self.beats(beat_bytes) * beat_bytes, np.uint8)
+                fits = data.size == self.beats(beat_bytes) * beat_bytes and data.dtype == np.uint8
         except (ValueError, TypeError, LookupError, ArithmeticError, MemoryError, PackageError) as error:
             return " ".join(str(error).split())
         return "" if fits else "they do not lead to what it is"

@@ -14,7 +14,7 @@ import sys
 import threading
 import time
 from dataclasses import dataclass
-from typing import Callable
+from typing import Any, Callable
 
 from .access import CHALLENGE_WORDS, challenge, is_answer
 from .backend import Backend
@@ -245,7 +245,7 @@ def _shut(connection: socket.socket) -> None:
         pass
 
 
-def _resolved(host: str, port: int) -> tuple[socket.AddressFamily, tuple]:
+def _resolved(host: str, port: int) -> tuple[socket.AddressFamily, tuple[Any, ...]]:
     """Family and numbers of a host, of which there may be several. Raises TransportError."""
     try:
         found = socket.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)

@@ -32,7 +32,7 @@ from .timing.load_writer import Writer
 from .timing.state import Process, Shared, Steps
 from .timing.store import Store
 
-__all__ = ["Timing", "cycles_below", "estimate", "estimate_instructions"]
+__all__ = ["MEMORY", "Timing", "cycles_below", "estimate", "estimate_instructions"]
 
 
 @dataclass(frozen=True, eq=False)

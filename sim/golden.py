@@ -5,9 +5,11 @@ into the bias (``bias - zero_point * sum(w)``), and padding is done with the zer
 """
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
+from numpy.typing import ArrayLike
 
 from cores.arch.numerics import (
     COUNT_SHIFT,
@@ -86,7 +88,8 @@ def quantize_product(scale: float) -> tuple[int, int]:
     return min(round(scale * 2.0**shift), largest), shift
 
 
-def requantize(acc, bias, multiplier, shift, zero_point: int, low: int, high: int) -> np.ndarray:
+def requantize(acc: ArrayLike, bias: ArrayLike, multiplier: ArrayLike, shift: ArrayLike, zero_point: int, low: int,
+               high: int) -> np.ndarray:
     """Accumulators to activations: ``clip(round_shift((acc + bias) * multiplier, shift) + zero_point, low, high)``.
 
     ``acc`` int (..., C, H, W); ``bias``, ``multiplier``, ``shift`` (C,). In front of the zero point values saturate
@@ -123,8 +126,8 @@ def _multiplied(a: np.ndarray, b: np.ndarray) -> np.ndarray:
         return a @ b
 
 
-def conv2d_accumulate(x, weights, depthwise: bool, stride: tuple[int, int], pads: tuple[int, int, int, int],
-                      pad_value: int) -> np.ndarray:
+def conv2d_accumulate(x: ArrayLike, weights: ArrayLike, depthwise: bool, stride: tuple[int, int],
+                      pads: tuple[int, int, int, int], pad_value: int) -> np.ndarray:
     """Exact sums of products of raw values.
 
     ``x`` int8 (..., C, H, W); ``weights`` int (OC, C, KH, KW), or (C, 1, KH, KW) if ``depthwise``; ``pads`` top, left,
@@ -173,8 +176,8 @@ def binary_sums(x: np.ndarray, weights: np.ndarray, zeros: np.ndarray) -> np.nda
     return binary_popcount(x, weights, zeros) << COUNT_SHIFT
 
 
-def pool_accumulate(x, maximum: bool, kernel: tuple[int, int], stride: tuple[int, int], pads: tuple[int, int, int, int],
-                    pad_value: int) -> np.ndarray:
+def pool_accumulate(x: ArrayLike, maximum: bool, kernel: tuple[int, int], stride: tuple[int, int],
+                    pads: tuple[int, int, int, int], pad_value: int) -> np.ndarray:
     """Maximum or sum of each window; ``x`` int8 (..., C, H, W). Returns int64 (..., C, OH, OW)."""
     windows = _windows(np.asarray(x), kernel, stride, pads, pad_value)
     return windows.max(axis=(-2, -1)).astype(np.int64) if maximum else windows.sum(axis=(-2, -1), dtype=np.int64)
@@ -188,7 +191,7 @@ _WEIGHT = np.array([[2, 0, 0], [1, 1, 1], [1, -1, 1], [0, 0, 2]])
 _OUTPUT = np.array([[1, 1, 1, 0], [0, 1, -1, -1]])
 
 
-def winograd_input(tiles, shifts=None) -> np.ndarray:
+def winograd_input(tiles: ArrayLike, shifts: ArrayLike | None = None) -> np.ndarray:
     """Tiles (..., 4, 4) of int8 pixels, transformed: 10 bits each, position ``4 * i + j`` at (..., i, j); int16.
 
     Narrow with ``shifts`` (16,), one of 0..2 for each position: ``clip(round_shift(v, shift), -128, 127)``.
@@ -200,17 +203,17 @@ def winograd_input(tiles, shifts=None) -> np.ndarray:
     return np.clip((values + ((1 << shifts) >> 1).astype(np.int16)) >> shifts, -128, 127)
 
 
-def winograd_weights(weights) -> np.ndarray:
+def winograd_weights(weights: ArrayLike) -> np.ndarray:
     """Kernels (..., 3, 3) of integers, transformed and times four, so that they stay integers: (..., 4, 4) int64."""
     return _WEIGHT @ np.asarray(weights, np.int64) @ _WEIGHT.T
 
 
-def winograd_output(sums) -> np.ndarray:
+def winograd_output(sums: ArrayLike) -> np.ndarray:
     """Sums of products (..., 4, 4), one for each position, to those of 2x2 output pixels (..., 2, 2)."""
     return _OUTPUT @ np.asarray(sums, np.int64) @ _OUTPUT.T
 
 
-def winograd_tiles(x, pads: tuple[int, int, int, int], pad_value: int) -> np.ndarray:
+def winograd_tiles(x: np.ndarray, pads: tuple[int, int, int, int], pad_value: int) -> np.ndarray:
     """A view (..., C, TY, TX, 4, 4) of the padded input's tiles, one for each 2x2 outputs of a 3x3 kernel.
 
     Where the output's height or width is odd, the last tiles reach a pixel beyond the padding.
@@ -221,7 +224,8 @@ def winograd_tiles(x, pads: tuple[int, int, int, int], pad_value: int) -> np.nda
     return _windows(x, (4, 4), (2, 2), (top, left, bottom + odd[0], right + odd[1]), pad_value)
 
 
-def winograd_accumulate(x, weights, pads: tuple[int, int, int, int], pad_value: int, shifts=None) -> np.ndarray:
+def winograd_accumulate(x: ArrayLike, weights: ArrayLike, pads: tuple[int, int, int, int], pad_value: int,
+                        shifts: ArrayLike | None = None) -> np.ndarray:
     """Sums of a 3x3 convolution with stride 1 through transformed tiles.
 
     ``x`` int8 (..., C, H, W); ``weights`` int (OC, C, 4, 4) as `winograd_weights` gives them, or for the narrow form
@@ -237,7 +241,7 @@ def winograd_accumulate(x, weights, pads: tuple[int, int, int, int], pad_value: 
     # Position by position a matrix product over the channels.
     columns = np.moveaxis(tiles.astype(number), (-2, -1), (0, 1)).reshape(4, 4, *lead, channels, rows * cols)
     factors = np.moveaxis(weights.astype(number), (2, 3), (0, 1)).reshape(4, 4, *[1] * len(lead), *weights.shape[:2])
-    products = np.moveaxis(factors @ columns, (0, 1), (-2, -1)).astype(np.int64)
+    products = np.moveaxis(_multiplied(factors, columns), (0, 1), (-2, -1)).astype(np.int64)
     sums = winograd_output(products).reshape(*lead, len(weights), rows, cols, 2, 2)
     sums = np.moveaxis(sums, -2, -3).reshape(*lead, len(weights), 2 * rows, 2 * cols)
     height, width = (size + pads[axis] + pads[axis + 2] - 2 for axis, size in enumerate(x.shape[-2:]))
@@ -247,7 +251,8 @@ def winograd_accumulate(x, weights, pads: tuple[int, int, int, int], pad_value: 
 # -- layers ----------------------------------------------------------------------------------------------------------
 
 
-def run_stages(layer, x: np.ndarray, others: Sequence[np.ndarray] = (), *, zero_point: int = 0) -> list[np.ndarray]:
+def run_stages(layer: Any, x: np.ndarray, others: Sequence[np.ndarray] = (), *, zero_point: int = 0
+               ) -> list[np.ndarray]:
     """Results of a layer's first stage, and of each operation of its epilogue.
 
     ``layer`` is one of `gen.ir.layers`, ``x`` its input (..., C, H, W) int8, ``zero_point`` its zero point (a layer
@@ -263,7 +268,7 @@ def run_stages(layer, x: np.ndarray, others: Sequence[np.ndarray] = (), *, zero_
     return run_epilogue(layer, values, others[operands:])
 
 
-def run_epilogue(layer, values: np.ndarray, others: Sequence[np.ndarray] = ()) -> list[np.ndarray]:
+def run_epilogue(layer: Any, values: np.ndarray, others: Sequence[np.ndarray] = ()) -> list[np.ndarray]:
     """The result of a layer's first stage, ``values``, and that of each operation of its epilogue; see `run_stages`."""
     results, rest = [values], iter(others)
     for op in layer.epilogue:
@@ -271,6 +276,6 @@ def run_epilogue(layer, values: np.ndarray, others: Sequence[np.ndarray] = ()) -
     return results
 
 
-def run_layer(layer, x: np.ndarray, others: Sequence[np.ndarray] = (), *, zero_point: int = 0) -> np.ndarray:
+def run_layer(layer: Any, x: np.ndarray, others: Sequence[np.ndarray] = (), *, zero_point: int = 0) -> np.ndarray:
     """Output (..., C, H, W) int8 of a layer; see `run_stages`."""
     return run_stages(layer, x, others, zero_point=zero_point)[-1]

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from cores.arch.instruction import Instruction
 from cores.arch.isa import Opcode
@@ -20,8 +21,8 @@ from .table import unpack_table
 __all__ = ["LOADS", "OPERATIONS", "Load", "leaky", "look_up", "maxima", "product", "residual_add"]
 
 
-def residual_add(a, b, multiplier_a: int, multiplier_b: int, constant: int, shift: int, zero_point: int,
-                 low: int, high: int) -> np.ndarray:
+def residual_add(a: ArrayLike, b: ArrayLike, multiplier_a: int, multiplier_b: int, constant: int, shift: int,
+                 zero_point: int, low: int, high: int) -> np.ndarray:
     """Second stage of a store: two integers at different scales -> int8. ``constant`` carries both zero points.
 
     ``a`` is the first stage's result, of FIRST_BITS; ``b`` int8.
@@ -30,7 +31,8 @@ def residual_add(a, b, multiplier_a: int, multiplier_b: int, constant: int, shif
     return np.clip(round_shift(total, shift) + zero_point, low, high).astype(np.int8)
 
 
-def leaky(a, multiplier_a: int, multiplier_b: int, shift: int, zero_point: int, low: int, high: int) -> np.ndarray:
+def leaky(a: ArrayLike, multiplier_a: int, multiplier_b: int, shift: int, zero_point: int, low: int, high: int
+          ) -> np.ndarray:
     """Second stage of a store: integers times one factor, or another where they are negative -> int8.
 
     ``a``: the first stage's result less its zero point.
@@ -40,7 +42,8 @@ def leaky(a, multiplier_a: int, multiplier_b: int, shift: int, zero_point: int, 
     return np.clip(round_shift(total, shift) + zero_point, low, high).astype(np.int8)
 
 
-def product(a, b, multiplier: int, constant: int, shift: int, zero_point: int, low: int, high: int) -> np.ndarray:
+def product(a: ArrayLike, b: ArrayLike, multiplier: int, constant: int, shift: int, zero_point: int, low: int, high: int
+            ) -> np.ndarray:
     """Second stage of a store: a product of two integers -> int8. ``constant``: the zero point of ``b`` times
     ``multiplier``.
 
@@ -51,12 +54,12 @@ def product(a, b, multiplier: int, constant: int, shift: int, zero_point: int, l
     return np.clip(round_shift(np.asarray(a, np.int64) * factor, shift) + zero_point, low, high).astype(np.int8)
 
 
-def look_up(values, table: np.ndarray) -> np.ndarray:
+def look_up(values: ArrayLike, table: np.ndarray) -> np.ndarray:
     """What becomes of int8 ``values``, of any shape; ``table`` int8 (256,), of -128 first."""
     return table[np.asarray(values, np.int64) + TABLE_BYTES // 2]
 
 
-def maxima(values) -> np.ndarray:
+def maxima(values: ArrayLike) -> np.ndarray:
     """The largest of each 2x2 of ``values`` (..., H, W); a last odd row or column is left out."""
     values = np.asarray(values)
     rows, cols = (size // MAXIMUM_SIDE for size in values.shape[-2:])

@@ -96,7 +96,7 @@ def large_graph(layer: LargeLayer, *, seed: int = 0) -> Graph:
     else:
         node = Pool(layer.name, source.name, target.name, maximum=layer.kind == "maximum", kernel=layer.kernel,
                     stride=(layer.stride, layer.stride), pad_value=0, requantize=requantize, epilogue=epilogue)
-    inputs: dict[str, tuple[str, tuple]] = {name: (name, ()) for name in tensors if name != target.name}
+    inputs: dict[str, tuple[str, tuple[()]]] = {name: (name, ()) for name in tensors if name != target.name}
     graph = Graph(layer.name, tensors, (node,), inputs, {target.name: (target.name, ())})
     verify(graph)
     return graph

@@ -95,7 +95,7 @@ class Row:
 
 def fitted(config: NpuConfig, boards: Iterable[Board]) -> tuple[list[Fitted], list[Board]]:
     """``config`` as it would be on boards, and boards that it does not fit; of those that do not differ, the first."""
-    found: dict[tuple, Fitted] = {}
+    found: dict[tuple[object, ...], Fitted] = {}
     small = []
     for board in boards:
         machine = replace(config, **board.machine_fields)

@@ -6,7 +6,7 @@ import os
 import sys
 import warnings
 from collections.abc import Sequence
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from gen.cli.errors import FAILED, INTERRUPTED, code_of, one_line, status_of
 from gen.name import called, speaker
@@ -81,7 +81,7 @@ class _Version(argparse.Action):
 class _CommandParser(_Parser):
     """A command's own parser, which names the command when it does not know an option."""
 
-    def parse_known_args(self, args=None, namespace=None):
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
         namespace, unknown = super().parse_known_args(args, namespace)
         if unknown:
             self.error(f"unrecognized arguments: {' '.join(unknown)}")

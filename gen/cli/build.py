@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from rich.table import Table
 
@@ -146,7 +146,7 @@ def run(arguments: argparse.Namespace) -> int:
         why = "has no IOMMU" if board.iommu == "none" else "has an IOMMU that nothing sets up"
         messages.print(f"{board.title} {why}: whoever starts programs can reach all of the board's memory; --features "
                        "limits confines them (docs/control.md)", soft_wrap=True)
-    result: dict = {"board": board.name, "macs": config.macs, "config": config.to_dict(),
+    result: dict[str, Any] = {"board": board.name, "macs": config.macs, "config": config.to_dict(),
                     "files": [str(folder / name) for name in files], "estimate": area.to_dict(),
                     "ports": area.ports(board)}
     wrong, mapped = "", None

@@ -12,7 +12,15 @@ from pathlib import Path
 from typing import Any
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    ProgressColumn,
+    SpinnerColumn,
+    TextColumn,
+    TimeElapsedColumn,
+)
 from rich.text import Text
 
 from gen.cli.errors import UsageError
@@ -60,7 +68,7 @@ def print_json(value: Any) -> None:
     sys.stdout.write(json.dumps(value, indent=2, allow_nan=False) + "\n")
 
 
-def _columns() -> tuple:
+def _columns() -> tuple[ProgressColumn, ...]:
     text = TextColumn("{task.description}", markup=False)
     return SpinnerColumn(), text, BarColumn(), MofNCompleteColumn(), TimeElapsedColumn()
 

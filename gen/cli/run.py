@@ -7,7 +7,7 @@ import zipfile
 from collections.abc import Iterable, Sequence
 from contextlib import ExitStack
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from rich.table import Table
 
@@ -277,7 +277,7 @@ def write_outputs(path: Path, result: "Run") -> None:
     write_file(path, buffer.getvalue())
 
 
-def summary(result: "Run") -> dict:
+def summary(result: "Run") -> dict[str, Any]:
     return {
         "target": result.target, "samples": len(result.inferences),
         "outputs": {name: list(value.shape) for name, value in result.outputs.items()},

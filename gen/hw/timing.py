@@ -156,7 +156,7 @@ def analyse(netlist: Netlist, family: str) -> TimingReport:
         return names.get(net, f"net {net}")
 
     histogram: Counter[int] = Counter()
-    groups: dict[tuple[str, str, str], list] = {}
+    groups: dict[tuple[str, str, str], list[Any]] = {}
     components: dict[str, dict[str, float]] = {}
     for end in netlist.ends:
         levels, delay = paths.luts[end.net], paths.delay(end)

@@ -62,7 +62,8 @@ def balance_norms(model: onnx.ModelProto, samples: Samples, keep_float: Collecti
     if not norms:
         return model
     names = sorted({name for norm in norms for name in (norm.mean, norm.less)})
-    means, squares = defaultdict[str, list](list), defaultdict[str, list](list)
+    means = defaultdict[str, list[np.ndarray]](list)
+    squares = defaultdict[str, list[np.ndarray]](list)
     for values in values_of(copied, names, {name: array[:_SAMPLES] for name, array in samples.items()}):
         for norm in norms:
             means[norm.less].append(values[norm.mean].reshape(len(norm.groups)))

@@ -1,6 +1,6 @@
 """Where the noise that is left comes from, and what more bits would bring there."""
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
 import numpy as np
@@ -71,7 +71,8 @@ def what_is_left(found: Quantized, samples: Samples, keep_float: Collection[str]
     return line
 
 
-def _kept(found: Quantized, place: _Place, keep_float: Collection[str], loss) -> str:
+def _kept(found: Quantized, place: _Place, keep_float: Collection[str], loss: Callable[..., float]
+          ) -> str:
     """What it brings to leave a node to the processor: what a layer reads of it stays int8."""
     if not place.node:
         return ""

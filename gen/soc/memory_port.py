@@ -1,5 +1,7 @@
 """The machine's way into LiteDRAM: AXI4 of any width to a port of the crossbar."""
 
+from typing import Any
+
 from litedram.common import LiteDRAMNativePort
 from litedram.frontend.axi import LiteDRAMAXI2Native
 from litex.gen import If, LiteXModule
@@ -22,7 +24,7 @@ class MemoryPort(LiteXModule):
     are held back here until their command has been taken.
     """
 
-    def __init__(self, axi: AXIInterface, crossbar, *, base_address: int) -> None:
+    def __init__(self, axi: AXIInterface, crossbar: Any, *, base_address: int) -> None:
         port = crossbar.get_port(data_width=axi.data_width)
         if axi.data_width < crossbar.controller.data_width:
             self.order = _DataBehindCommands(port)

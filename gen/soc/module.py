@@ -1,5 +1,8 @@
 """The machine as a module of LiteX: its ports as LiteX's interfaces, its interrupt as an event."""
 
+from collections.abc import Mapping
+from typing import Any
+
 from amaranth.hdl import Shape
 from litex.gen import LiteXModule
 from litex.soc.interconnect.axi import AXIInterface, AXILiteInterface
@@ -51,7 +54,7 @@ class NpuModule(LiteXModule):
             **_ports("s_axi", AxiLite(address_width=port_bits(config)).members, self.control, outputs="i"))
 
 
-def _ports(prefix: str, members, interface, *, outputs: str) -> dict[str, Signal]:
+def _ports(prefix: str, members: Mapping[str, Any], interface: Any, *, outputs: str) -> dict[str, Signal]:
     """Port of the Verilog, with its direction -> signal of ``interface``.
 
     ``outputs``: direction, ``i`` or ``o``, of what a master drives.

@@ -103,7 +103,7 @@ def _simulated_memory(target: Target, data_bits: int) -> type[SDRAMModule]:
     return type(target.memory, (module,), {"nrows": min(module.nrows, rows)})
 
 
-def _phy_settings(target: Target, clock_mhz: float):
+def _phy_settings(target: Target, clock_mhz: float) -> Any:
     """Phases and latencies of the PHY that the board has."""
     base = importlib.import_module(target.module).BaseSoC
     board = base(sys_clk_freq=round(clock_mhz * 1e6), l2_size=0, with_led_chaser=False, **_BARE, **target.options)

@@ -16,7 +16,7 @@ from .driver import Driver, Job
 from .machine import ProtocolError, RtlMachine, RunStatus, Stats, Trace
 from .standstill import why_nothing_moves
 
-__all__ = ["RtlResult", "run_program"]
+__all__ = ["RtlResult", "data_base", "run_program"]
 
 #: Cycles between two progress calls.
 _SLICE = 100_000

@@ -2,6 +2,7 @@
 
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
+from numpy.typing import ArrayLike
 
 from cores.arch.stochastic import Circuit
 
@@ -11,8 +12,8 @@ from .streams import Streams
 __all__ = ["conv2d_streams", "largest_sums"]
 
 
-def conv2d_streams(x, weights, stride: tuple[int, int], pads: tuple[int, int, int, int], circuit: Circuit,
-                   streams: Streams, fan_in: int) -> np.ndarray:
+def conv2d_streams(x: ArrayLike, weights: ArrayLike, stride: tuple[int, int], pads: tuple[int, int, int, int],
+                   circuit: Circuit, streams: Streams, fan_in: int) -> np.ndarray:
     """Sums of a convolution by streams: of each tap and each ``fan_in`` channels a unit's sum, added up.
 
     ``x`` int8 (..., C, H, W), padded with 0; ``weights`` int (OC, C, KH, KW) in -128..127; ``pads`` top, left, bottom,
@@ -31,7 +32,7 @@ def conv2d_streams(x, weights, stride: tuple[int, int], pads: tuple[int, int, in
     return np.moveaxis(sums.reshape(*lead, height, width, outputs), -1, -3)
 
 
-def largest_sums(weights, circuit: Circuit, streams: Streams, fan_in: int) -> np.ndarray:
+def largest_sums(weights: ArrayLike, circuit: Circuit, streams: Streams, fan_in: int) -> np.ndarray:
     """(OC,) what sums of `conv2d_streams` cannot exceed, above or below 0, partial ones neither."""
     weights = np.asarray(weights)
     units = -(-weights.shape[1] // fan_in) * weights[0, 0].size
