@@ -101,7 +101,7 @@ def _measure(part: _Part, journal: Journal, rows: Rows) -> None:
     from sim.rtl.machine import RtlMachine
 
     with status(part.name) as remark:
-        remark("building the simulation")
+        remark("building the simulation (once, a minute or two)")
         with RtlMachine(part.config) as machine:
             for case in part.cases:
                 remark(case.layer)

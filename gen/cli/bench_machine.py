@@ -76,7 +76,7 @@ def _area(arguments: argparse.Namespace) -> Rows:
     machines["256, all"] = board.config(256, **plain.feature_fields(COMPUTING_FEATURES))
     rows: Rows = []
     for name, config in machines.items():
-        with status(f"yosys, {board.family}, {name}") as remark:
+        with status(f"yosys, {board.family}, {name} (minutes)") as remark:
             report = synthesize(emit_verilog(config), "npu", board.family, cache=cache_folder() / "synth",
                                 progress=remark)
         rows.append({"machine": name, **report.totals})

@@ -36,7 +36,7 @@ def simulated(config: "NpuConfig") -> "RtlMachine":
     """The machine in Verilator."""
     from sim.rtl.machine import RtlMachine
 
-    with status("building the simulation"):
+    with status("building the simulation (once, a minute or two)"):
         return RtlMachine(config)
 
 

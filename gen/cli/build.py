@@ -256,7 +256,7 @@ def map_to_device(verilog: str, board: "Board", config: "NpuConfig", *, seeds: i
 
     folder = cache_folder() / "synth"
     with flat_design(verilog, "npu", board.family) as design:
-        with status(f"yosys, {board.family}") as remark, ThreadPoolExecutor(1) as pool:
+        with status(f"yosys, {board.family} (minutes)") as remark, ThreadPoolExecutor(1) as pool:
             area = pool.submit(synthesize, verilog, "npu", board.family, cache=folder)
             try:
                 timing = timing_of(design, cache=folder, progress=remark)
@@ -273,7 +273,7 @@ def place(design: "FlatDesign", board: "Board", config: "NpuConfig", seeds: int)
     from gen.hw.clock import remember_route
     from gen.hw.route import place_and_route
 
-    with status(f"nextpnr, {board.family}") as remark:
+    with status(f"nextpnr, {board.family} (many minutes)") as remark:
         report = place_and_route(design, board, seeds=seeds, cache=cache_folder() / "synth", progress=remark)
     remember_route(board, config, report.mhz)
     return report

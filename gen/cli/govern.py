@@ -233,7 +233,7 @@ def _discharge(arguments: argparse.Namespace, table: "LevelTable", applications:
     config = applications[0].workloads[0].program.config
     by_level: Mapping[tuple[int, int], ProgramVariant] = {(one.program, one.shift): one for one in variants}
     deployments = [Deployment.load(path) for path in arguments.programs]
-    with status("building the simulation"):
+    with status("building the simulation (once, a minute or two)"):
         device = open_device(arguments.on, config)
     with device, counter(f"discharge on {arguments.on}", arguments.battery) as update:
         return discharge(table, by_level, deployments, device, samples.inputs, update)

@@ -110,7 +110,7 @@ def execute(application: "Application", samples: "Samples", target: str, bus: "B
         machine = device = None
         target, _, url = target.partition(":")
         if target == "rtl":
-            with status("building the simulation"):
+            with status("building the simulation (once, a minute or two)"):
                 machine = stack.enter_context(RtlMachine(application.workloads[0].program.config, bus=bus, waves=waves,
                                                          top_only=True))
         if target == BOARD:

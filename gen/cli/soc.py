@@ -146,7 +146,7 @@ def _write(target: Target, config: "NpuConfig", clock: float, arguments: argpars
 def _bitstream(target: Target, folder: Path, clock: float) -> "RouteReport":
     from gen.soc.bitstream import make_bitstream
 
-    with status(f"{folder / 'soc.bit'}") as remark:
+    with status(f"{folder / 'soc.bit'} (many minutes)") as remark:
         return make_bitstream(target, folder, clock_mhz=clock, progress=remark)
 
 
@@ -180,7 +180,7 @@ def _doctor(target: Target, config: "NpuConfig", processor: "Processor", clock: 
     from gen.soc.inference import awake_client
     from gen.soc.simulator import simulate
 
-    with status(f"compiling the system of {target.title}"):
+    with status(f"compiling the system of {target.title} (once, minutes)"):
         line, description = simulate(target, config, clock_mhz=clock, processor=processor)
     with status(f"compiling the checks for {processor.name}"):
         image = compile_image(image_files(config, description, processor), "doctor.bin")
@@ -213,7 +213,7 @@ def _simulate_processor(target: Target, config: "NpuConfig", processor: "Process
         require_single(application, arguments.simulate)
         samples = read_samples(arguments.input, application.inputs, limit=arguments.limit)
         model = c_model(application.file)
-    with status(f"compiling the system of {target.title}"):
+    with status(f"compiling the system of {target.title} (once, minutes)"):
         line, description = simulate(target, config, clock_mhz=clock, processor=processor)
     with status(f"compiling {arguments.simulate.name} for {processor.name}"):
         firmware = compile_firmware(model, firmware_files(model, config, description, processor))
@@ -254,7 +254,7 @@ def _serve(target: Target, config: "NpuConfig", clock: float, arguments: argpars
 
     path = (arguments.output or OUTPUT / f"soc-{target.name}-{config.macs}-simulated") / "system.json"
     require_writable(path)
-    with status(f"compiling the system of {target.title}"):
+    with status(f"compiling the system of {target.title} (once, minutes)"):
         line, description = simulate(target, config, clock_mhz=clock)
     write_file(path, json.dumps(description, indent=2) + "\n")
     serve(line, arguments.serve, ready=lambda port: messages.print(
@@ -272,7 +272,7 @@ def _simulate(target: Target, config: "NpuConfig", clock: float, arguments: argp
 
     workload = open_workload(arguments.simulate, config, CompileOptions(), board=target.name)
     samples = read_samples(arguments.input, workload.inputs, limit=arguments.limit)
-    with status(f"compiling the system of {target.title}"):
+    with status(f"compiling the system of {target.title} (once, minutes)"):
         line, description = simulate(target, config, clock_mhz=clock)
     with line, counter(f"{target.title}, simulated", len(samples)) as tell:
         outcome = infer_all(connect(line, description), workload, samples, clock_mhz=clock, progress=tell)

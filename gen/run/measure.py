@@ -32,7 +32,7 @@ def measured(application: Application, target: Literal["cycles", "rtl"], mhz: fl
             timings.append(cycles.estimate(program.config, program.code, dram=bus.dram))
         return [Measured(program, timing, timing.cycles)
                 for program, timing in zip(programs, timings, strict=True)]
-    progress("building the simulation")
+    progress("building the simulation (once, a minute or two)")
     with RtlMachine(programs[0].config, bus=bus) as machine:
         # The time does not depend on the values.
         result = run_model(application, zero_samples(application.inputs), "rtl", machine=machine,
