@@ -96,7 +96,8 @@ def installed(tmp_path: Path) -> Iterator[Installed]:
     venv.create(tmp_path / "env", with_pip=False, symlinks=True)
     python = tmp_path / "env" / "bin" / "python"
     subprocess.run([sys.executable, "-m", "pip", "--python", str(python), "install", "--quiet", "--no-deps",
-                    "--no-index", str(wheel)], check=True)
+                    "--no-index", str(wheel)], check=True,
+                   env={name: value for name, value in os.environ.items() if name != "PYTHONPATH"})   # has us already
     (packages,) = (tmp_path / "env" / "lib").glob("python*/site-packages")
     (packages / "dependencies.pth").write_text(
         "".join(f"{folder}\n" for folder in {sysconfig.get_path("purelib"), sysconfig.get_path("platlib")}))

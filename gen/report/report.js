@@ -416,13 +416,15 @@ function memory(report, root) {
     + "it. Time goes in layers, from left to right.");
   for (const map of report.memory_maps) {
     const own = report.layers.filter(layer => layer.segment === map.segment), steps = own.length;
+    // Addresses in steps of a power of two; without most of the weights where these would leave tensors no room.
+    const from = map.constants > map.size / 2 ? map.constants : 0;
+    const step = 2 ** Math.ceil(Math.log2(Math.max(1, map.size - from) / 5)), base = step * Math.floor(from / step);
     const title = report.memory_maps.length > 1 ? `Segment ${map.segment + 1}: ` : "";
     root.append(make("p", {class: "small"}, `${title}${bytes(map.size)} in all, ${bytes(map.constants)} of them weights `
       + `and parameters (below the tensors); ${map.kept.length ? `on the chip alone: ${map.kept.join(", ")}` :
-        "no result stays on the chip alone"}.`));
+        "no result stays on the chip alone"}.${base ? ` The drawing begins at ${bytes(base)}.` : ""}`));
     if (!map.tensors.length) continue;
-    // Addresses in steps of a power of two.
-    const step = 2 ** Math.ceil(Math.log2(Math.max(1, map.size) / 5)), top = step * Math.ceil(map.size / step);
+    const top = step * Math.ceil(map.size / step);
     const colours = ["#7fb3d5", "#a3c9a8", "#e6c27a", "#c9a6d8", "#e2a1a1", "#8fd0c8"];
     chart(root, 260, "Tensors in memory over the layers", (width, ink) => ({
       tooltip: {...tip(ink), formatter: event => { const one = map.tensors[event.dataIndex];
@@ -434,7 +436,7 @@ function memory(report, root) {
         nameGap: 26, interval: Math.ceil((steps + 2) * 84 / Math.max(84, width - 94)),
         axisLabel: {color: ink.text, align: "left", width: 78, overflow: "truncate", showMinLabel: true,
           formatter: value => own[value] ? own[value].name : value === -1 ? "start" : value === steps ? "end" : ""}}),
-      yAxis: axis(ink, {type: "value", min: 0, max: top, name: "address", interval: step,
+      yAxis: axis(ink, {type: "value", min: base, max: top, name: "address", interval: step,
         axisLine: {onZero: false, lineStyle: {color: ink.faint}}, axisLabel: {color: ink.text, formatter: value =>
           bytes(value).replace(/\.0+(?= )/, "")}}),
       series: [{type: "custom", clip: true, encode: {x: [0, 2], y: [1, 3]},
@@ -450,7 +452,7 @@ function memory(report, root) {
           return {type: "group", children};
         }},
       {type: "line", data: [], markArea: {silent: true, itemStyle: {color: ink.faint, opacity: 0.25},
-        data: [[{yAxis: 0}, {yAxis: map.constants}]]}}],
+        data: [[{yAxis: base}, {yAxis: map.constants}]]}}],
     }));
   }
 }
