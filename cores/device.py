@@ -2,7 +2,7 @@
 
 from cores.arch.error_codes import ERROR_TEXTS
 from cores.arch.isa import HEADER, INSTRUCTION_BYTES, Opcode
-from cores.arch.registers import BASE_ALIGNMENT, COUNTERS, LANES, MAGIC, VERSION, Control, Status, registers_of
+from cores.arch.registers import BASE_ALIGNMENT, LANES, MAGIC, VERSION, Control, Status, counters_of, registers_of
 from cores.config import NpuConfig
 from npudriver.machine import ErrorText, Machine
 
@@ -19,5 +19,5 @@ def driver_machine(config: NpuConfig) -> Machine:
         status={bit.name: bit.value for bit in Status if bit.name},
         errors={code.value: ErrorText(code.name, text) for code, text in ERROR_TEXTS.items()},
         operations={opcode.value: opcode.name for opcode in Opcode},
-        counters=list(COUNTERS), beat_bytes=config.beat_bytes, address_bits=config.address_width,
+        counters=list(counters_of(config)), beat_bytes=config.beat_bytes, address_bits=config.address_width,
         instruction_bytes=INSTRUCTION_BYTES, opcode_bits=HEADER[0].bits, alignment=BASE_ALIGNMENT, macs=config.macs)

@@ -7,7 +7,7 @@ from amaranth.lib.wiring import In, Out, connect, flipped
 from .arch.error_codes import ErrorCode
 from .arch.instruction_layout import INDEX_BITS
 from .arch.isa import Queue
-from .arch.registers import COUNTERS, ENGINE_STATES, STATE_BITS, port_bits
+from .arch.registers import ENGINE_STATES, STATE_BITS, counters_of, port_bits
 from .buffers.input_buffer import kept_port
 from .bus.axi import Axi4Read, Axi4Write, AxiLite
 from .bus.parts import check_of
@@ -15,7 +15,8 @@ from .bus.read_engine import ReadEngine
 from .bus.write_engine import WriteEngine
 from .compute.compute_engine import ComputeEngine
 from .compute.engine_pair import EnginePair
-from .config import NpuConfig
+from .config import NpuConfig, part_of
+from .control.cycle_counter import CycleCounter
 from .control.engine_port import setting_ports, token_bits, token_takers
 from .control.instruction_fetch import InstructionFetch
 from .control.machine_control import MachineControl
@@ -63,7 +64,8 @@ class Npu(Component):
         m = Module()
         config, check = self.config, check_of(self.config)
         m.submodules.registers = registers = RegisterFile(config)
-        m.submodules.counters = counters = PerformanceCounters()
+        m.submodules.counters = counters = part_of(
+            config, PerformanceCounters, {"cycles_only": CycleCounter})()
         m.submodules.control = control = MachineControl(sources=6 + check.SOURCES)
 
         def add(name, component):
@@ -198,7 +200,7 @@ class Npu(Component):
         # All a cycle late: so neither counters nor watchdog are on the engines' paths.
         m.d.sync += [
             control.progress.eq(moving),
-            counters.events.eq(Cat(*[events[name] for name in COUNTERS])),
+            counters.events.eq(Cat(*[events[name] for name in counters_of(config)])),
             counters.clear.eq(begins),
             # What stands still: the load queue's instruction, else the compute queue's, else the store queue's.
             control.stalled_index.eq(fetch.index),

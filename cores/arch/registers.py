@@ -14,7 +14,7 @@ from .stochastic import LENGTH_BITS, MIN_LENGTH_LOG
 __all__ = [
     "BASE_ALIGNMENT", "COUNTERS", "COUNTER_BITS", "Control", "ENGINE_STATES", "LANES", "LIMITS_PAGE",
     "LIMIT_REGISTERS", "MAGIC", "REGION_BITS", "REGISTERS", "Register", "STATE_BITS", "STATE_CODES", "Status",
-    "VERSION", "address_of", "port_bits", "registers_of", "settings_of",
+    "VERSION", "address_of", "counters_of", "port_bits", "registers_of", "settings_of",
 ]
 
 #: Of `cores.config.NpuConfig`, the fields that multiply to a machine's MACs: the bytes of a register, lowest first.
@@ -75,7 +75,8 @@ COUNTERS: tuple[str, ...] = (
 
 @dataclass(frozen=True)
 class Register:
-    """``feature``: the field of `NpuConfig` without which a machine does not have it. ``engine``: whose setting it is;
+    """``feature``: the field of `NpuConfig` without which a machine does not have it, ``unless`` that with which it
+    does not. ``engine``: whose setting it is;
     a port of its name, of ``bits``, that stands still during a run.
     """
 
@@ -84,6 +85,7 @@ class Register:
     writable: bool
     text: str
     feature: str = ""
+    unless: str = ""
     engine: str = ""
     bits: int = 32
 
@@ -135,14 +137,23 @@ LIMIT_REGISTERS = tuple(register.name for register in _LIMITS)
 
 REGISTERS: tuple[Register, ...] = _FIXED + _LIMITS + tuple(
     Register(f"counter_{name}_{half}", _COUNTER_BASE + 8 * index + 4 * (half == "high"), False,
-             "" if half == "low" else "as it was when the low half was read")
+             "" if half == "low" else "as it was when the low half was read",
+             unless="" if name == "cycles" else "cycles_only")
     for index, name in enumerate(COUNTERS) for half in ("low", "high")
 )
 
 
 def registers_of(config: object) -> tuple[Register, ...]:
     """The registers that a machine of this `NpuConfig` has."""
-    return tuple(register for register in REGISTERS if not register.feature or getattr(config, register.feature))
+    return tuple(register for register in REGISTERS
+                 if (not register.feature or getattr(config, register.feature))
+                 and not (register.unless and getattr(config, register.unless)))
+
+
+def counters_of(config: object) -> tuple[str, ...]:
+    """Those of `COUNTERS` that a machine of this `NpuConfig` has, in order."""
+    names = {register.name for register in registers_of(config)}
+    return tuple(name for name in COUNTERS if f"counter_{name}_low" in names)
 
 
 def port_bits(config: object) -> int:

@@ -10,6 +10,8 @@ __all__ = [
     "feature_fields", "features_of", "features_together", "preset_fields",
 ]
 
+#: What machines for small devices have in common.
+_TINY = dict(pixel_lanes=1, input_depth=4096, store_lanes=1, cycles_only=1)
 #: Lanes and memory depths of each ``--macs`` preset, by what it is for: networks with zeros among their weights, whose
 #: lanes select the channels that have some; or dense ones, whose lanes take the channels as they come, in fewer LUTs;
 #: or small devices, on which all that can be narrow is.
@@ -35,9 +37,9 @@ _PRESETS: dict[str, dict[int, dict[str, int]]] = {
         4096: dict(oc_lanes=64, ic_lanes=32, nnz_lanes=32, pixel_lanes=2, select_fanin=1, input_depth=4096),
     },
     "tiny": {
-        4: dict(oc_lanes=4, ic_lanes=4, nnz_lanes=1, pixel_lanes=1, input_depth=4096, store_lanes=1),
-        8: dict(oc_lanes=4, ic_lanes=4, nnz_lanes=2, pixel_lanes=1, select_fanin=2, input_depth=4096, store_lanes=1),
-        16: dict(oc_lanes=8, ic_lanes=4, nnz_lanes=2, pixel_lanes=1, select_fanin=2, input_depth=4096, store_lanes=1),
+        4: dict(oc_lanes=4, ic_lanes=4, nnz_lanes=1, **_TINY),
+        8: dict(oc_lanes=4, ic_lanes=4, nnz_lanes=2, select_fanin=2, **_TINY),
+        16: dict(oc_lanes=8, ic_lanes=4, nnz_lanes=2, select_fanin=2, **_TINY),
     },
 }
 #: What a preset can be for; the first unless something else is asked for.

@@ -8,13 +8,13 @@ from ..arch.error_codes import ErrorCode
 from ..arch.instruction_layout import INDEX_BITS
 from ..arch.registers import (
     COUNTER_BITS,
-    COUNTERS,
     LANES,
     MAGIC,
     REGION_BITS,
     VERSION,
     Control,
     address_of,
+    counters_of,
     port_bits,
     registers_of,
 )
@@ -37,7 +37,7 @@ class RegisterFile(Component):
     """AXI4-Lite slave with the registers of ``registers.registers_of(config)``.
 
     A write takes two cycles and is answered in the third, in which a command is given, too. A read takes three, and
-    that of a counter up to ``len(COUNTERS)`` more, as ``PerformanceCounters`` adds it up. Reading the low half of a
+    that of a counter up to `counters_of` it more, as ``PerformanceCounters`` adds it up. Reading the low half of a
     counter keeps the high half for the next read. Byte strobes count. Reserved addresses read as zero. Writes to them
     and to read-only registers do nothing; nor do writes while ``busy`` to registers that a run depends on. The answer
     is always OKAY. Unused bits of a register read as zero.
@@ -65,7 +65,7 @@ class RegisterFile(Component):
             "timeout": Out(32, init=_TIMEOUT_AT_RESET),  # type: ignore[call-arg]  # cycles without progress; 0: any number
             **self._settings,                   # of the engines
             "irq_enable": Out(1),               # report by the interrupt
-            "counter_select": Out(range(len(COUNTERS))),  # counter that is read
+            "counter_select": Out(range(max(2, len(counters_of(config))))),  # counter that is read
             "counter_value": In(COUNTER_BITS),  # its sum
             "counter_valid": In(1),             # that sum is there
             **self._check.register_ports(),
@@ -144,9 +144,10 @@ class RegisterFile(Component):
         number, looked = Signal(len(bus.araddr) - 2), Signal()    # the address held a cycle ago, if there was one
         is_counter, is_high = Signal(), Signal()
         high_half = Signal(COUNTER_BITS - 32)
-        base = address_of(f"counter_{COUNTERS[0]}_low") >> 2
+        counters = counters_of(self.config)
+        base = address_of(f"counter_{counters[0]}_low") >> 2
         asked = bus.araddr[2:]
-        within = (asked >= base) & (asked < base + 2 * len(COUNTERS))
+        within = (asked >= base) & (asked < base + 2 * len(counters))
         m.d.sync += [
             number.eq(asked),
             looked.eq(bus.arvalid & ~bus.arready & ~bus.rvalid),

@@ -96,6 +96,8 @@ def _state(dump: Dump) -> tuple[str, str]:
         return "nonsense", (f"register status is {last.status:#010x}, which no machine has: the register port returns "
                             "wrong data")
     if busy:
+        if not _counts_engines(last):
+            return "running", "a program is running; whether it gets on this machine does not count (cycles_only)"
         if _moved(first, last):
             return "running", "a program is running, and gets on"
         return "stands", (f"a program is running, and nothing moved in the {last.microseconds - first.microseconds:,} "
@@ -111,6 +113,10 @@ def _state(dump: Dump) -> tuple[str, str]:
     if any(last.counters.values()):
         return "rest", "the machine is at rest: a program has run, and its outcome was cleared or it was stopped"
     return "rest", "the machine is at rest, and has run nothing since its reset"
+
+
+def _counts_engines(sample: Sample) -> bool:
+    return "compute_busy" in sample.counters
 
 
 def _moved(first: Sample, last: Sample) -> bool:
@@ -134,7 +140,7 @@ def _failure(registers: Mapping[str, int]) -> Iterator[str]:
 
 def _place(dump: Dump, state: str) -> int | None:
     """Index of the instruction in question; None where none is."""
-    dispatched = dump.samples[-1].counters.get("instructions", 0)
+    dispatched = dump.samples[-1].counters.get("instructions")
     if state == "failed":
         return dump.registers["error_index"]
     return dispatched if state in ("running", "stands") else None
@@ -191,6 +197,9 @@ def _doing(first: Sample, last: Sample) -> Iterator[str]:
     if passed <= 0:
         yield "not even cycles are counted: the machine has no clock"
         return
+    if not _counts_engines(last):
+        yield "this machine does not count what its engines do (cycles_only)"
+        return
     grown = {name: value - first.counters[name] for name, value in last.counters.items()}
     for engine, states in ENGINE_STATES.items():
         state = max(states[1:], key=lambda state: grown.get(f"{engine}_{state}", 0))
@@ -216,7 +225,7 @@ def _longest_waits(sample: Sample) -> Iterator[str]:
 def shares_of(sample: Sample) -> Iterator[Share]:
     """Of each engine in each of its states, idle last; none where no cycle was counted."""
     cycles = sample.counters["cycles"]
-    if not cycles:
+    if not cycles or not _counts_engines(sample):
         return
     for engine, states in ENGINE_STATES.items():
         counts = {state: sample.counters.get(f"{engine}_{state}", 0) for state in states[1:]}

@@ -17,13 +17,13 @@ from cores.arch.isa import HEADER, HEADER_BITS, INSTRUCTION_BYTES, LAYOUTS, QUEU
 from cores.arch.isa_features import is_supported, kinds_of, reserved_fields
 from cores.arch.registers import (
     BASE_ALIGNMENT,
-    COUNTERS,
     ENGINE_STATES,
     LIMITS_PAGE,
     MAGIC,
     VERSION,
     Control,
     Status,
+    counters_of,
     port_bits,
     registers_of,
 )
@@ -76,7 +76,7 @@ def _tables(config: NpuConfig) -> dict[str, Any]:
     return {
         "config": config, "magic": MAGIC, "version": VERSION, "registers": registers_of(config),
         "control": list(Control), "status": list(Status), "errors": list(ERROR_CODES), "error_texts": ERROR_TEXTS,
-        "base_alignment": BASE_ALIGNMENT, "counters": COUNTERS, "states": ENGINE_STATES,
+        "base_alignment": BASE_ALIGNMENT, "counters": counters_of(config), "states": ENGINE_STATES,
         "header": header, "operations": _operations(config), "room": _room(), "instruction_bytes": INSTRUCTION_BYTES,
         "instruction_limit": 1 << INDEX_BITS, "stream_shift_most": (1 << LENGTH_BITS) - 1,
     }

@@ -51,7 +51,7 @@ class Counted:
 def counted(run: Run, device: str, machine: int, model_sha256: str) -> Counted:
     """Of a run on a device that was opened to count. Raises CountedError for a device that has not counted."""
     found = [one.counters for one in run.inferences]
-    if not all(one.get("cycles") and one["compute_busy"] for one in found):
+    if not all(one.get("cycles") and one.get("compute_busy") for one in found):
         raise CountedError(f"{device} does not count the cycles of its engines, nor does the functional simulation; "
                            "board:rtl does", code="no-counters")
     means = {name: sum(one[name] for one in found) / len(found) for name in COUNTERS}

@@ -6,7 +6,7 @@ import cocotb
 from cocotb.triggers import ClockCycles, RisingEdge
 from cocotbext.axi import AxiLiteBus, AxiLiteMaster
 
-from cores.arch.registers import COUNTER_BITS, COUNTERS, MAGIC, VERSION, Control, address_of, registers_of
+from cores.arch.registers import COUNTER_BITS, COUNTERS, MAGIC, VERSION, Control, address_of, counters_of, registers_of
 from cores.config import NpuConfig
 from tests.bench import bench_parameters
 from tests.cores.bus_models import start, watch_stable
@@ -181,12 +181,12 @@ async def a_run_keeps_its_regions(dut):
 @cocotb.test(timeout_time=1, timeout_unit="ms")
 async def counters_are_caught_when_they_come_by(dut):
     master = await master_of(dut, 0.3)
-    values = [random.getrandbits(COUNTER_BITS) for _ in COUNTERS]
+    values = [random.getrandbits(COUNTER_BITS) for _ in counters_of(CONFIG)]
 
     async def counters():
         visit = 0
         while True:
-            visit = (visit + 1) % len(COUNTERS)
+            visit = (visit + 1) % len(values)
             await RisingEdge(dut.clk)
             # What the component sees after this edge; its select is known only once the bus has its address.
             dut.counter_value.value = values[visit]
@@ -200,7 +200,7 @@ async def counters_are_caught_when_they_come_by(dut):
 
     cocotb.start_soon(counters())
     for _ in range(3):
-        for number, name in enumerate(COUNTERS):
+        for number, name in enumerate(counters_of(CONFIG)):
             low = await master.read_dword(address_of(f"counter_{name}_low"))
             assert await master.read_dword(address_of("data_beats")) == 0     # the high half is kept meanwhile
             high = await master.read_dword(address_of(f"counter_{name}_high"))

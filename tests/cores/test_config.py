@@ -22,6 +22,7 @@ from cores.config import ALL_PRESET_MACS, PRESET_MACS, ConfigError, NpuConfig, p
     ({"multiplier_width": 20}, "multiplier_width must be 18, 25 or 27, not 20"),
     ({"store_multipliers": 4}, "store_multipliers must be 1, 2 or 3, not 4"),
     ({"store_lanes": 16}, "store_lanes must be 0 or a power of two below ic_lanes=16, not 16"),
+    ({"cycles_only": 2}, "cycles_only must be 0 or 1, not 2"),
     ({"store_lanes": 3}, "store_lanes must be 0 or a power of two below ic_lanes=16, not 3"),
     ({"ic_lanes": 4, "oc_lanes": 4, "nnz_lanes": 1, "gather": 1, "binary_rows": 2},
      "ic_lanes must be 8 or more with binary_rows, not 4"),
@@ -154,7 +155,7 @@ def test_digest_tells_every_field_apart():
         {"oc_lanes": 64}, {"ic_lanes": 32}, {"nnz_lanes": 8}, {"pixel_lanes": 1}, {"select_fanin": 4},
         {"acc_width": 32}, {"input_depth": 1024}, {"acc_depth": 512}, {"queue_depth": 8}, {"depthwise": 1},
         {"winograd": 1}, {"table": 1}, {"product": 1}, {"limits": 1}, {"store_multipliers": 2}, {"maximum": 1},
-        {"store_lanes": 2},
+        {"store_lanes": 2}, {"cycles_only": 1},
         {"stochastic_rows": 8, "stochastic_bits": 1},
         {"stochastic_rows": 8, "stochastic_bits": 1, "stochastic_circuit": 5},
         {"stochastic_rows": 8, "stochastic_bits": 2})]

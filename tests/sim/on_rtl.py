@@ -44,9 +44,10 @@ def check_on_rtl(machine: RtlMachine, program: Program, graph: Graph, seed: int,
     what = f"graph {seed}, {bus}"
     check_tensors(program, graph, result.image, golden_tensors(graph, inputs), what, reused=reused)
     assert abs(result.cycles - result.counters["cycles"]) <= 4, what
-    assert result.counters["instructions"] == len(program.instructions), what
-    assert result.counters["read_beats"] == result.stats.read_beats, what
-    assert result.counters["write_beats"] == result.stats.write_beats, what
+    if not machine.config.cycles_only:
+        assert result.counters["instructions"] == len(program.instructions), what
+        assert result.counters["read_beats"] == result.stats.read_beats, what
+        assert result.counters["write_beats"] == result.stats.write_beats, what
     assert result.trace.counts.sum(axis=(1, 2)).max() <= result.cycles, what
     assert result.stats.read_waits == 0, f"{what}: read data waited at the bus"
     return result

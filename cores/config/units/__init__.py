@@ -18,6 +18,7 @@ from cores.config.units import (
     stochastic,
     table,
     turn,
+    uncounted,
     winograd,
 )
 from cores.config.units.base import Unit
@@ -27,11 +28,12 @@ __all__ = ["UNITS", "Settings", "Unit"]
 UNITS: tuple[Unit, ...] = tuple(
     module.UNIT for module in (
         depthwise, fusion, gather, binary, winograd, table, product, stochastic, rows, turn, stages, maximum, limits,
-        narrow))
+        narrow, uncounted))
 
 
 @dataclass(frozen=True, kw_only=True)
 class Settings(
+    uncounted.UncountedSettings,
     narrow.NarrowSettings,
     limits.LimitsSettings,
     maximum.MaximumSettings,

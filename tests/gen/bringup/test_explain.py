@@ -134,6 +134,15 @@ def test_a_hanging_machine_on_the_verilog():
         assert f"cycles for {WAITS['load', 'wait_compute']}" in words(found)
 
 
+def test_a_machine_that_counts_cycles_alone():
+    """Whether it gets on is not known, so it is not said to stand still."""
+    dump = take_dump(FunctionalBackend(CONFIG), MACHINE)
+    samples = [replace(one, status=MACHINE.status["BUSY"], counters={"cycles": 5 + number})
+               for number, one in enumerate(dump.samples)]
+    found = explain(replace(dump, samples=samples))
+    assert found.state == "running" and "does not count what its engines do" in words(found) and not found.shares
+
+
 @pytest.fixture
 def dumped(tmp_path: Path) -> Path:
     (tmp_path / "d.json").write_text(take_dump(FunctionalBackend(CONFIG), MACHINE).to_json())
