@@ -1,5 +1,5 @@
 // Several reports: what differs, layer by layer, above the pages themselves.
-const MACHINES = ["#5d6f83", "#a9b5c2"];      // no cause of waiting has one of these
+const MACHINES = ["#5d6f83", "#b58a2b"];      // no cause of waiting has one of these
 
 const letter = at => "AB"[at];
 
