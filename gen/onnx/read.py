@@ -113,7 +113,8 @@ def _model(name: str, proto: onnx.ModelProto, folder: Path | None, shapes: Shape
     if not proto.graph.node and not proto.graph.output:
         raise GraphError("not an ONNX model, or an empty one", code="not-a-model")
     proto = run_passes(proto, folder=folder, shapes=shapes)
-    opset = max((o.version for o in proto.opset_import if o.domain in ("", "ai.onnx")), default=0)
+    # A model of trees may have no operators of ONNX's own, and import none.
+    opset = max((o.version for o in proto.opset_import if o.domain in ("", "ai.onnx")), default=MAX_OPSET)
     if not MIN_OPSET <= opset <= MAX_OPSET:
         raise GraphError(f"opset {opset} is not supported; convert the model to one in "
                          f"{MIN_OPSET}..{MAX_OPSET} (onnx.version_converter)", code="unsupported-opset", found=opset)

@@ -4,13 +4,15 @@ import onnx
 from onnx import version_converter
 
 from gen.onnx.passes import disclose, enclose
+from gen.onnx.read import MAX_OPSET
 
 __all__ = ["converted", "opset_of"]
 
 
 def opset_of(model: onnx.ModelProto) -> int:
-    """That of ONNX's own operators."""
-    return max((entry.version for entry in model.opset_import if entry.domain in ("", "ai.onnx")), default=0)
+    """That of ONNX's own operators; the newest of a model that imports none, which has none to convert."""
+    return max((entry.version for entry in model.opset_import if entry.domain in ("", "ai.onnx")),
+               default=MAX_OPSET)
 
 
 def converted(model: onnx.ModelProto, opset: int) -> onnx.ModelProto:

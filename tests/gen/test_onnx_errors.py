@@ -13,6 +13,8 @@ from gen.ir import reference
 from gen.ir.errors import GraphError
 from gen.ir.host import HostStep, apply_step
 from gen.onnx.importer import load
+from gen.quantize.options import QuantizeError
+from gen.quantize.quantize import quantize
 from npudriver.errors import PackageError
 from tests.errors import raises
 from tests.gen.qdq import Builder
@@ -379,6 +381,18 @@ def test_opset_too_new(rng: np.random.Generator, tmp_path: Path) -> None:
     b = Builder(rng, opset=6)
     b.output(b.node("Relu", b.input(1, 3, number=np.float32)), np.float32, rank=2)
     refuse(b.save(tmp_path), "unsupported-opset", found=6)
+
+
+def test_trees_alone(tmp_path: Path) -> None:
+    """A model of no operators of ONNX's own imports none: what it has is named, not an opset."""
+    node = helper.make_node("Scaler", ["x"], ["y"], domain="ai.onnx.ml", offset=[1.0], scale=[2.0])
+    values = [helper.make_tensor_value_info(name, TensorProto.FLOAT, ["N", 3]) for name in "xy"]
+    model = helper.make_model(helper.make_graph([node], "trees", values[:1], values[1:]),
+                              opset_imports=[helper.make_opsetid("ai.onnx.ml", 1)])
+    onnx.save(model, tmp_path / "m.onnx")
+    refuse(tmp_path / "m.onnx", "unsupported-operator")
+    with raises(QuantizeError, "nothing-to-quantise"):
+        quantize(model, {"x": np.zeros((4, 3), np.float32)})
 
 
 def test_invalid_model(tmp_path: Path) -> None:

@@ -3,6 +3,8 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 import numpy as np
 import onnx
@@ -17,7 +19,7 @@ from gen.onnx.read import read
 from gen.onnx.runtime import RuntimeModel
 from gen.partition.partition import Partition, partition
 from gen.partition.probe import probe
-from gen.partition.work import multiplications
+from gen.partition.work import Work, multiplications
 from gen.program.program import ProgramError
 from gen.run.application import Application, HostOptions, open_application
 from gen.run.inputs import Samples
@@ -347,3 +349,22 @@ def test_a_model_without_layers(builder: Builder, tmp_path: Path) -> None:
     builder.output(shape, np.int64, rank=1)
     with raises(GraphError, "constant-output", output="shape0_y"):
         partition(read(builder.save(tmp_path)))
+
+
+
+def test_work_of_shapes_that_only_the_parts_know() -> None:
+    """Where nodes compute shapes, inference may know those of the parts alone: what each has is counted."""
+    def product(shape: list[int | str], columns: int) -> onnx.ModelProto:
+        values = [helper.make_tensor_value_info("x", TensorProto.FLOAT, shape),
+                  helper.make_tensor_value_info("w", TensorProto.FLOAT, [24, columns])]
+        result = helper.make_tensor_value_info("y", TensorProto.FLOAT, None)
+        return helper.make_model(helper.make_graph([helper.make_node("MatMul", ["x", "w"], ["y"])], "g", values,
+                                                   [result]))
+
+    unknown = product([1, 24], 8)
+    unknown.graph.input[0].type.tensor_type.ClearField("shape")
+    parts = [SimpleNamespace(place="accelerator", model=product([1, 24], 8)),
+             SimpleNamespace(place="host", model=product([1, 24], 3))]
+    model = SimpleNamespace(nodes=(), proto=unknown)
+    found = Work.of(cast(Partition, SimpleNamespace(model=model, segments=parts, host={})))
+    assert (found.multiplications, found.accelerated_multiplications) == (24 * 11, 24 * 8)
