@@ -2,26 +2,32 @@
 
 import numpy as np
 
+from cores.arch.isa import StepKind
 from cores.config import NpuConfig
+from cores.config.units.int4 import INT4_BITS
 
 __all__ = ["dense_weights", "step_lanes"]
 
 
-def step_lanes(config: NpuConfig, steps: np.ndarray, *, indexed: bool) -> tuple[np.ndarray, np.ndarray | None]:
-    """Weights, signed (n, oc_lanes, nnz_lanes), and channels, int64, of n steps; ``steps``: uint8 (n, bytes of a step).
+def step_lanes(config: NpuConfig, steps: np.ndarray, kind: StepKind) -> tuple[np.ndarray, np.ndarray | None]:
+    """Weights, signed (n, oc_lanes, nnz_lanes), and channels, int64, of n steps of the multiplier array; ``steps``:
+    uint8 (n, bytes of a step).
 
-    The channels are None without ``indexed``: they then follow from the step's number.
+    The channels are None but for INDEXED steps: they then follow from the step's number.
     """
     count = config.oc_lanes * config.nnz_lanes
     shape = (len(steps), config.oc_lanes, config.nnz_lanes)
-    if config.weight_bits == 8:
+    if kind == StepKind.INT4:
+        halves = steps[:, :count // 2, None] << np.array([INT4_BITS, 0], np.uint8)      # of a byte, the low one first
+        weights = halves.view(np.int8).reshape(shape) >> INT4_BITS
+    elif config.weight_bits == 8:
         weights = np.ascontiguousarray(steps[:, :count]).view(np.int8).reshape(shape)
     else:
         stream = np.unpackbits(steps, axis=1, bitorder="little", count=count * config.weight_bits)
         places = 1 << np.arange(config.weight_bits)
         places[-1] *= -1
         weights = (stream.reshape(*shape, config.weight_bits) @ places).astype(np.int16)
-    if not indexed:
+    if kind != StepKind.INDEXED:
         return weights, None
     channels = np.array([config.window_base(lane) for lane in range(config.nnz_lanes)]) + np.zeros(shape, np.int64)
     if config.select_fanin > 1:
@@ -32,12 +38,12 @@ def step_lanes(config: NpuConfig, steps: np.ndarray, *, indexed: bool) -> tuple[
     return weights, channels
 
 
-def dense_weights(config: NpuConfig, steps: np.ndarray, first_group: int, groups: int, *, indexed: bool) -> np.ndarray:
+def dense_weights(config: NpuConfig, steps: np.ndarray, first_group: int, groups: int, kind: StepKind) -> np.ndarray:
     """What consecutive steps multiply, as (taps, ic_lanes, oc_lanes) integers: tap by tap, channel by channel.
 
     ``first_group``: the group that the first step is of its tap. A channel chosen more than once gets the sum.
     """
-    weights, channels = step_lanes(config, steps, indexed=indexed)
+    weights, channels = step_lanes(config, steps, kind)
     numbers = first_group + np.arange(len(steps))
     taps, group = np.divmod(numbers, groups)
     wide = np.int16 if config.weight_bits == 8 else np.int32

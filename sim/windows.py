@@ -39,7 +39,7 @@ def multiply_windows(machine: Machine, index: int, geometry: Instruction, instru
     config, bank, stride = machine.config, instruction["bank"], geometry["stride"]
     rows, cols, reads = (geometry[name] for name in ("rows", "cols", "reads"))
     alternate = geometry["words"] == WordForm.ALTERNATE
-    weights = step_lanes(config, steps, indexed=False)[0].astype(np.int64)
+    weights = step_lanes(config, steps, StepKind.WINDOW)[0].astype(np.int64)
     weights = weights.reshape(len(steps), config.oc_groups, config.ic_lanes, config.nnz_lanes)
     outputs = np.arange(cols)
     sums = machine.accumulators.sums[bank]

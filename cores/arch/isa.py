@@ -96,6 +96,7 @@ class StepKind(Kind):
     WINDOW = 2, "depthwise"             # lanes are neighbouring taps of a channel; docs/architecture.md, "Spread words"
     BINARY = 3, "binary_rows"           # blocks of 8 * tn channels of a bit each
     STOCHASTIC = 4, "stochastic_rows"   # activations and weights as streams of bits; docs/stochastic.md
+    INT4 = 5, "int4"                    # as DENSE, with weights of four bits: that of lane n in bits 4 n and following
 
 
 class WordForm(Kind):

@@ -7,8 +7,10 @@ from amaranth.lib.wiring import In, Out
 from ..arch.instruction_layout import field_shape, kind_flags
 from ..arch.isa import Opcode, StepKind
 from ..config import NpuConfig
+from ..config.parts import part_of
 from ..lib.component import Component, record
 from ..timing.compute import WeightLoaderTiming
+from .weight_chain import Int4Chain, WeightChain
 
 __all__ = ["WeightLoader"]
 
@@ -34,7 +36,8 @@ class WeightLoader(WeightLoaderTiming, Component):
     both kinds look alike to the array. ``fill_*`` describe the step to gather in the cycle before its first beat can be
     taken, and until it is.
 
-    A step of another unit takes a cycle for each of its rows, a row's weights in each.
+    A step of another unit takes a cycle for each of its rows, a row's weights in each; one whose weights have four bits
+    takes half of the cycles.
 
     ``taken``: cycles from a step's first issue until its weights are copied; the array takes the indices a cycle
     earlier, the other units their rows after `rows_taken`. The next step may not start before that.
@@ -68,12 +71,12 @@ class WeightLoader(WeightLoaderTiming, Component):
             **_rows_ports(config),
         })
 
-    def _rows_steps(self, step: data.View) -> list[tuple[Value, Value, int, int]]:
-        """Of the kinds of steps that have a beat for each row: the port that describes one, the same of the step at
-        hand, its beats, its `lead`.
+    def _own_steps(self, step: data.View) -> list[tuple[Value, Value, int, int]]:
+        """Of the kinds of steps that have beats of their own number: the port that describes one, the same of the step
+        at hand, its beats, its `lead`.
         """
-        return [(self.fill_kinds[kind.name.lower()], step.kinds[kind.name.lower()], rows,
-                 self.lead(self.config, kind, taken=self.taken)) for kind, rows in self.config.unit_rows.items()]
+        return [(self.fill_kinds[kind.name.lower()], step.kinds[kind.name.lower()], beats,
+                 self.lead(self.config, kind, taken=self.taken)) for kind, beats in self.config.own_beats.items()]
 
     def _dense_indices(self, group: Value) -> list[Value]:
         """The index beats of step ``group`` of a dense block."""
@@ -107,11 +110,10 @@ class WeightLoader(WeightLoaderTiming, Component):
         m = Module()
         config = self.config
         lanes = config.oc_lanes * config.nnz_lanes
-        # Chains of whole beats, filled from above: neither need fill its last one.
-        weights = Signal(max([config.weight_beats, *config.unit_rows.values()]) * config.beat_bits, reset_less=True)
+        # Chains of whole beats, filled from above.
+        weights = part_of(config, WeightChain, {"int4": Int4Chain})(config)
         indices = Signal(config.index_beats * config.beat_bits, reset_less=True)
-        m.d.comb += self.weights.as_value().eq(
-            weights[-config.weight_beats * config.beat_bits:][:lanes * config.weight_bits])
+        m.d.comb += self.weights.as_value().eq(weights.last(config.weight_beats)[:lanes * config.weight_bits])
         m.d.comb += self.indices.as_value().eq(indices[:lanes * config.index_bits])
 
         # -- the step in hand ---------------------------------------------------------------------------------------
@@ -120,7 +122,7 @@ class WeightLoader(WeightLoaderTiming, Component):
                      if name.startswith("fill_") and name != "fill_valid"}
         step = record(data.StructLayout({name: port.shape() for name, port in described.items()}))
         total = config.weight_beats + config.index_beats
-        most = max([total, *config.unit_rows.values()])
+        most = max([total, *config.own_beats.values()])
         count, missing = Signal(range(most)), Signal(range(most + 1), init=config.weight_beats)
         within = Signal()           # the step's first beat is taken, its last is not
         complete = Signal()         # all are, and the array has not copied them
@@ -142,9 +144,9 @@ class WeightLoader(WeightLoaderTiming, Component):
         beats = Mux(self.fill_kinds.indexed, total, config.weight_beats)
         few = Mux(self.fill_kinds.indexed, total <= indexed, config.weight_beats <= dense)
         lead, most_lead = Mux(step.kinds.indexed, indexed, dense), max(indexed, dense)
-        for described_so, is_so, rows, its_lead in self._rows_steps(step):
-            beats = Mux(described_so, rows, beats)
-            few = Mux(described_so, rows <= its_lead, few)
+        for described_so, is_so, own, its_lead in self._own_steps(step):
+            beats = Mux(described_so, own, beats)
+            few = Mux(described_so, own <= its_lead, few)
             lead, most_lead = Mux(is_so, its_lead, lead), max(its_lead, most_lead)
         with m.If(~stays):
             m.d.sync += [
@@ -171,8 +173,8 @@ class WeightLoader(WeightLoaderTiming, Component):
 
         # Which step it is comes late and therefore only chooses between comparisons.
         has_whole = Mux(self.fill_kinds.indexed, has_step(total), has_step(config.weight_beats))
-        for described_so, _, rows, _ in self._rows_steps(step):
-            has_whole = Mux(described_so, has_step(rows), has_whole)
+        for described_so, _, own, _ in self._own_steps(step):
+            has_whole = Mux(described_so, has_step(own), has_whole)
         m.d.sync += enough.eq(Mux(stays, has(missing[:low]), has_whole))
 
         # -- beats --------------------------------------------------------------------------------------------------
@@ -185,10 +187,9 @@ class WeightLoader(WeightLoaderTiming, Component):
             m.d.sync += self.ready.eq(0)
         with m.Elif(taking & near & (enough | last)):
             m.d.sync += self.ready.eq(1)
-        with m.If(taking & in_weights):
-            m.d.sync += weights.eq(Cat(weights[config.beat_bits:], self.beats.payload))
+        weights.take(m, taking & in_weights, self.beats.payload, step, count)
         for kind, rows in config.unit_rows.items():
-            m.d.comb += Value.cast(self.rows(kind)).eq(weights[-rows * config.beat_bits:])
+            m.d.comb += Value.cast(self.rows(kind)).eq(weights.last(rows))
         if config.unit_rows:
             m.d.sync += self.row_taken.eq(taking)
 

@@ -154,6 +154,15 @@ class Core(Fields):
         """What a unit adds to `unit_rows`."""
         yield from ()
 
+    @cached_property
+    def own_beats(self) -> Mapping[StepKind, int]:
+        """Kinds of steps that take another number of beats than a dense step's weights, and indices, do."""
+        return dict(self.beats_by_kind())
+
+    def beats_by_kind(self) -> Iterator[tuple[StepKind, int]]:
+        """What a unit adds to `own_beats`."""
+        yield from self.unit_rows.items()
+
     def unit_groups(self, kind: StepKind) -> int:
         """Groups of a unit's output lanes, the steps of a block of its COMPUTE; 0 without the unit."""
         rows = self.unit_rows.get(kind, 0)
@@ -162,7 +171,7 @@ class Core(Fields):
     def step_beats(self, kind: StepKind = StepKind.DENSE) -> int:
         """Beats of the weight ring that a step takes."""
         own = self.weight_beats + (self.index_beats if kind == StepKind.INDEXED else 0)
-        return self.unit_rows.get(kind, own)
+        return self.own_beats.get(kind, own)
 
     @property
     def joins_sums(self) -> bool:

@@ -82,7 +82,7 @@ class WeightLoaderTiming:
         if kind in config.unit_rows:
             return min(WeightLoaderTiming.rows_taken(config, kind) + 1, config.step_beats(kind))
         # Indices that come last must be there a cycle earlier; those made here are the first to be complete.
-        late = kind == StepKind.INDEXED or config.index_beats == config.weight_beats
+        late = kind == StepKind.INDEXED or config.index_beats == config.step_beats(kind)
         return min(taken + 1 - late, config.step_beats(kind))
 
 

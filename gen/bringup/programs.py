@@ -62,16 +62,17 @@ class _Builder:
         return Requantize(biases.astype(np.int64), *quantize_multiplier(np.full(channels, scale)), 0, low, 127)
 
     def conv(self, source: Tensor, outputs: int, kernel: int, *, depthwise: bool = False, binary: bool = False,
-             groups: int = 0, name: str = "output") -> Tensor:
-        """A convolution with padding, of all weights of int8, or of -1 and 1; with so few ``groups`` of a block's
-        weights, if any, that they carry indices.
+             groups: int = 0, largest: int = 127, name: str = "output") -> Tensor:
+        """A convolution with padding, of all weights up to the ``largest``, or of -1 and 1; with so few ``groups`` of a
+        block's weights, if any, that they carry indices.
         """
         channels, pad = source.shape[0], kernel // 2
         shape = (outputs, 1 if depthwise else channels, kernel, kernel)
-        weights = (self.rng.choice([-1, 1], shape) if binary else self.rng.integers(-127, 128, shape)).astype(np.int16)
+        weights = (self.rng.choice([-1, 1], shape) if binary
+                   else self.rng.integers(-largest, largest + 1, shape)).astype(np.int16)
         if groups:
             weights = prune_weights(weights, groups, self.config)
-        spread = (1.0 if binary else 74.0 * 74.0) * np.sqrt(np.count_nonzero(weights[0]))
+        spread = (1.0 if binary else 74.0 * 74.0 * largest / 127) * np.sqrt(np.count_nonzero(weights[0]))
         self.layers.append(Conv(
             name=_LAYER if name == "output" else name, input=source.name, output=name, weights=weights,
             depthwise=depthwise, pads=(pad,) * 4, requantize=self._stage(outputs, _SPREAD / spread, spread)))
@@ -118,6 +119,10 @@ def _dense(b: _Builder) -> None:
 
 def _sparse(b: _Builder) -> None:
     b.conv(b.input(2 * b.config.ic_lanes), b.config.oc_lanes, 3, groups=1)
+
+
+def _int4(b: _Builder) -> None:
+    b.conv(b.input(2 * b.config.ic_lanes), b.config.oc_lanes, 3, largest=7)
 
 
 def _depthwise(b: _Builder) -> None:
@@ -224,6 +229,8 @@ PLANS: Sequence[Plan] = (
     Plan("dense", "the multipliers, with dense weights", _dense, _steps(StepKind.DENSE)),
     Plan("sparse", "the multipliers, with weights that carry indices", _sparse, _steps(StepKind.INDEXED),
          lambda config: config.groups_dense > 1),
+    Plan("int4", "the multipliers, with weights of four bits", _int4, _steps(StepKind.INT4),
+         lambda config: config.int4),
     Plan("depthwise", "the multipliers, channel by channel", _depthwise, _COMPUTE),
     Plan("gather", "loads that gather bytes", _gather, _operation(Opcode.LOAD_GATHER), lambda config: config.gather),
     Plan("fusion", "stores into the input buffer", _fusion, _operation(Opcode.STORE_SET, "local"),

@@ -2,7 +2,8 @@
 
 A *block* of an output tile is one input block under all taps. Each block of each output tile gets as many steps
 (``groups``) as its fullest row needs: dense blocks run without indices, blocks with few channels or few non-zeros with
-them. Weights beyond ``weight_bits`` are split over several slots of the same index.
+them. Dense blocks of a tile without weights beyond -8..7 have four bits for each, if the machine has such steps
+(`cores.config.units.int4`). Weights beyond ``weight_bits`` are split over several slots of the same index.
 """
 
 from collections.abc import Callable, Iterator
@@ -12,6 +13,7 @@ import numpy as np
 
 from cores.arch.isa import StepKind
 from cores.config import NpuConfig
+from cores.config.units.int4 import INT4_BITS
 from gen.ir.graph import Conv
 from gen.tiling.weights import ReductionSlice, TileSlices
 
@@ -81,6 +83,12 @@ def pack_lanes(steps: np.ndarray, config: NpuConfig) -> np.ndarray:
     return out
 
 
+def _pack_int4(steps: np.ndarray) -> np.ndarray:
+    """The same of weights of four bits: two to a byte, the first one low."""
+    nibbles = steps.astype(np.uint8) & (1 << INT4_BITS) - 1
+    return nibbles[..., ::2] | nibbles[..., 1::2] << INT4_BITS
+
+
 def _slots(weights: np.ndarray, config: NpuConfig) -> np.ndarray:
     """Slots that each weight takes: 0, or as many as it has parts."""
     low, high = _limits(config)
@@ -98,11 +106,12 @@ def _groups_needed(weights: np.ndarray, config: NpuConfig) -> np.ndarray:
     return -(-counts // lanes)
 
 
-def _dense_steps(weights: np.ndarray, config: NpuConfig) -> np.ndarray:
+def _dense_steps(weights: np.ndarray, config: NpuConfig, kind: StepKind) -> np.ndarray:
     """Steps without indices: uint8 (blocks, taps, groups, bytes); step n, lane j is channel ``j * tn/dn + n``."""
     blocks, taps, tm, _ = weights.shape
     split = np.clip(weights, *_limits(config)).reshape(blocks, taps, tm, config.nnz_lanes, config.groups_dense)
-    return pack_lanes(split.transpose(0, 1, 4, 2, 3).reshape(blocks, taps, config.groups_dense, -1), config)
+    steps = split.transpose(0, 1, 4, 2, 3).reshape(blocks, taps, config.groups_dense, -1)
+    return _pack_int4(steps) if kind == StepKind.INT4 else pack_lanes(steps, config)
 
 
 def _indexed_steps(weights: np.ndarray, groups: int, config: NpuConfig) -> np.ndarray:
@@ -162,6 +171,7 @@ def slices_of(layer: Conv, config: NpuConfig, *, narrow: bool = False) -> TileSl
         if not needed.any():
             needed[0] = 1  # a tile of zeros still has to clear its accumulators
         dense = needed >= config.groups_dense + extra
+        whole = StepKind.INT4 if config.int4 and _are_int4(weights[dense]) else StepKind.DENSE
         slices: list[ReductionSlice] = []
         # -1 stands for a dense block, 0 for one without weights; after them comes what dense blocks leave over.
         for keys in (np.where(dense, -1, needed), np.where(dense, extra, 0)):
@@ -169,7 +179,7 @@ def slices_of(layer: Conv, config: NpuConfig, *, narrow: bool = False) -> TileSl
                 if keys[start]:
                     indexed = bool(keys[start] > 0)
                     groups = int(keys[start]) if indexed else config.groups_dense
-                    kind = StepKind.INDEXED if indexed else StepKind.DENSE
+                    kind = StepKind.INDEXED if indexed else whole
                     slices.append(ReductionSlice(first + start, count, groups, kind, offset))
                     offset += count * taps * groups * slices[-1].step_beats(config)
         tiles.append(tuple(slices))
@@ -182,17 +192,22 @@ def pack(layer: Conv, tiles: TileSlices, config: NpuConfig, *, narrow: bool = Fa
     for tile, slices in enumerate(tiles):
         first, weights = _blocks_of_tile(layer, tile, config, narrow)
         excess = _excess(weights, config)
-        whole = {block for reduction in slices if reduction.kind == StepKind.DENSE
+        whole = {block for reduction in slices if reduction.kind != StepKind.INDEXED
                  for block in range(reduction.block, reduction.block + reduction.blocks)}
         for reduction in slices:
             blocks = slice(reduction.block - first, reduction.block - first + reduction.blocks)
-            if reduction.kind == StepKind.DENSE:
-                steps = _dense_steps(weights[blocks], config)
+            if reduction.kind != StepKind.INDEXED:
+                steps = _dense_steps(weights[blocks], config, reduction.kind)
             else:
                 rest = excess if excess is not None and reduction.block in whole else weights
                 steps = _indexed_steps(rest[blocks], reduction.groups, config)
             chunks.append(steps.reshape(-1, config.beat_bytes))
     return np.concatenate(chunks)
+
+
+def _are_int4(weights: np.ndarray) -> bool:
+    half = 1 << INT4_BITS - 1
+    return bool(weights.min(initial=0) >= -half and weights.max(initial=0) < half)
 
 
 def is_pruned(layer: Conv, tiles: TileSlices, config: NpuConfig, *, narrow: bool = False) -> bool:

@@ -32,6 +32,7 @@ from gen.onnx.handlers import HANDLERS
 from gen.onnx.handlers.refused import REFUSED
 from gen.onnx.machine import Machine, Units
 from gen.onnx.model import MICROSOFT, Model, ModelInput, Node, NodeError
+from gen.onnx.passes.merge_blocks import MERGED
 from gen.onnx.read import Shapes, open_model
 from gen.onnx.refusals import obstacle
 from gen.onnx.registry import Handler
@@ -73,9 +74,20 @@ class Imported:
     @property
     def remarks(self) -> tuple[str, ...]:
         """For people, on what is not as the model says, or where one may expect it."""
-        return (*self._coarser_said, *(
+        return (*self._merged_said, *self._coarser_said, *(
             f"{self.model.path}: node {name}, the last one, has one row: the processor computes it beside the next "
             "sample, which takes less time than the row unit" for name in self.left))
+
+    @property
+    def _merged_said(self) -> tuple[str, ...]:
+        names = [name for entry in self.model.proto.metadata_props if entry.key == MERGED
+                 for name in entry.value.split("\n")]
+        if not names:
+            return ()
+        more = f" (and {len(names) - 1} more nodes)" if len(names) > 1 else ""
+        line = (f"{self.model.path}: node {names[0]}{more}: weights with scales of blocks get eight bits and a scale "
+                "for each channel, up to half a step from the model's; those with a scale a channel keep their bits")
+        return (line,)
 
     @property
     def _coarser_said(self) -> tuple[str, ...]:

@@ -116,10 +116,11 @@ def _multiply(machine: Machine, index: int, geometry: Instruction, instruction: 
     inputs = _all_rows(geometry, _row_places(machine, index, geometry, bases, ky, kx), range(geometry["rows"]))
     if machine.strict:
         machine.hazards.compute_reads(index, inputs)
-    if unit := ARRAY_UNITS.get(StepKind(instruction["kind"])):
+    kind = StepKind(instruction["kind"])
+    if unit := ARRAY_UNITS.get(kind):
         unit.multiply(machine, instruction, places, inputs, first % groups, steps)
         return
-    weights = dense_weights(config, steps, first % groups, groups, indexed=instruction["kind"] == StepKind.INDEXED)
+    weights = dense_weights(config, steps, first % groups, groups, kind)
     # As many taps at a time as keep float32 exact.
     largest = max(1, int(np.abs(weights).max())) * 128 * config.ic_lanes
     many = max(1, _EXACT // largest)

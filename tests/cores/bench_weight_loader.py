@@ -40,16 +40,17 @@ class Step:
         if kind in CONFIG.unit_rows:
             word = int.from_bytes(rng.bytes(CONFIG.unit_rows[kind] * CONFIG.beat_bytes), "little")
             return cls(kind, group, beats_of(word, CONFIG.unit_rows[kind]), (word,))
-        weights = rng.integers(0, 1 << CONFIG.weight_bits, LANES)
+        int4 = kind == StepKind.INT4
+        weights = rng.integers(-8, 8, LANES) if int4 else rng.integers(0, 1 << CONFIG.weight_bits, LANES)
         lanes = np.arange(LANES)
         bases = np.array([CONFIG.window_base(int(lane)) for lane in lanes % DN])
         indices = {StepKind.INDEXED: rng.integers(0, CONFIG.select_fanin, LANES),
                    StepKind.DENSE: lanes % DN * CONFIG.groups_dense + group - bases,
-                   StepKind.WINDOW: lanes // DN % CONFIG.ic_lanes}[kind]
-        values = pack(weights, CONFIG.weight_bits), pack(indices, CONFIG.index_bits)
-        beats = beats_of(values[0], CONFIG.weight_beats)
+                   StepKind.WINDOW: lanes // DN % CONFIG.ic_lanes}[StepKind.DENSE if int4 else kind]
+        values = pack(weights % (1 << CONFIG.weight_bits), CONFIG.weight_bits), pack(indices, CONFIG.index_bits)
+        beats = beats_of(pack(weights % 16, 4) if int4 else values[0], CONFIG.step_beats(kind))
         if kind == StepKind.INDEXED:
-            beats += beats_of(values[1], CONFIG.index_beats)
+            beats = beats_of(values[0], CONFIG.weight_beats) + beats_of(values[1], CONFIG.index_beats)
         return cls(kind, group, beats, values)
 
     @property

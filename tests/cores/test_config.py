@@ -222,7 +222,7 @@ def test_features_by_name():
     fields = NpuConfig.preset(256).feature_fields(["depthwise", "binary"])
     assert fields == {"depthwise": 1, "local_store": 0, "gather": 1, "binary_rows": 8, "winograd": 0, "table": 0,
                       "product": 0, "stochastic_rows": 0, "stochastic_circuit": 0, "stochastic_bits": 0,
-                      "rows": 0, "turn": 0, "store_multipliers": 0, "maximum": 0, "limits": 0}
+                      "rows": 0, "turn": 0, "store_multipliers": 0, "maximum": 0, "int4": 0, "limits": 0}
     assert set(fields) <= {field.name for field in dataclasses.fields(NpuConfig)}
     with pytest.raises(ConfigError, match="no feature 'speed'; there are depthwise, "):
         NpuConfig().feature_fields(["speed"])

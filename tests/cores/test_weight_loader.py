@@ -17,11 +17,14 @@ CONFIGS = {
     "depthwise": NpuConfig(oc_lanes=16, ic_lanes=8, nnz_lanes=4, depthwise=1, gather=1, binary_rows=16),
     "streams": NpuConfig(oc_lanes=8, ic_lanes=8, nnz_lanes=2, binary_rows=2, gather=1, stochastic_rows=4,
                          stochastic_circuit=Circuit.UGEMM, stochastic_bits=1),
+    "int4": NpuConfig(oc_lanes=16, ic_lanes=8, nnz_lanes=4, int4=1, gather=1, binary_rows=16),
+    "int4_streams": NpuConfig(oc_lanes=16, ic_lanes=16, nnz_lanes=2, int4=1, gather=1, binary_rows=1, stochastic_rows=1,
+                              stochastic_circuit=Circuit.UGEMM, stochastic_bits=1),
     "exact": NpuConfig(oc_lanes=16, ic_lanes=16, nnz_lanes=4, pixel_lanes=1, select_fanin=8, winograd=2),
 }
 
 
-@pytest.mark.parametrize("name", with_full(CONFIGS, "three", "exact"))
+@pytest.mark.parametrize("name", with_full(CONFIGS, "three", "exact", "int4_streams"))
 def test_weight_loader(name):
     config = CONFIGS[name]
     taken = ComputeEngine.handover(config)

@@ -9,6 +9,7 @@ from cores.config.units import (
     depthwise,
     fusion,
     gather,
+    int4,
     limits,
     maximum,
     narrow,
@@ -27,8 +28,8 @@ __all__ = ["UNITS", "Settings", "Unit"]
 
 UNITS: tuple[Unit, ...] = tuple(
     module.UNIT for module in (
-        depthwise, fusion, gather, binary, winograd, table, product, stochastic, rows, turn, stages, maximum, limits,
-        narrow, uncounted))
+        depthwise, fusion, gather, binary, winograd, table, product, stochastic, rows, turn, stages, maximum, int4,
+        limits, narrow, uncounted))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,6 +37,7 @@ class Settings(
     uncounted.UncountedSettings,
     narrow.NarrowSettings,
     limits.LimitsSettings,
+    int4.Int4Settings,
     maximum.MaximumSettings,
     stages.StagesSettings,
     rows.RowsSettings,

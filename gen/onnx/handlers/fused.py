@@ -27,6 +27,9 @@ HANDLERS = Registry()
     "turn"))
 @HANDLERS.handles("SkipLayerNormalization", "SkipSimplifiedLayerNormalization", "BiasGelu", domains=[MICROSOFT],
                   place=Place.COMPILER, conditions="is taken apart: Add and what follows it")
+@HANDLERS.handles("MatMulNBits", domains=[MICROSOFT], place=Place.COMPILER, conditions=(
+    "is MatMul and Add of weights that are constants of 2, 4 or 8 bits; these get eight bits and a scale for each "
+    "output. Zero points are integers, and inputs in their order"))
 @HANDLERS.handles("Quant", "IntQuant", "BipolarQuant", domains=DOMAINS, place=Place.COMPILER, conditions=(
     "is QuantizeLinear and DequantizeLinear, with a Clip in front for fewer than eight bits; of constants integers "
     "with their scale. BipolarQuant is a Sign. Scales and zero points are constants; activations have one scale, at "

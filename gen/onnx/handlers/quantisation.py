@@ -125,11 +125,12 @@ def same_integers(context: Context, value: Quantised, pick: Callable[[Real], Val
 
 
 @HANDLERS.handles("DequantizeLinear", domains=["", MICROSOFT], place=Place.COMPILER, conditions=(
-    "how an int8 or uint8 tensor, or a constant, is read; at outputs by the processor. No block-wise scales"))
+    "how an int8 or uint8 tensor, or a constant, is read; at outputs by the processor. Constants with scales of blocks "
+    "get eight bits and a scale for each channel"))
 def dequantize_linear(context: Context, inputs: Inputs) -> Value:
     attributes = context.node.attributes
     if attributes.get("block_size"):
-        raise NodeError("block-wise scales are not supported; quantise weights per tensor or per output channel",
+        raise NodeError("scales of blocks are taken of constants alone; quantise tensors with one scale",
                         code="unsupported-form", attribute="block_size")
     axis = int(attributes.get("axis", 1))
     if axis < 0 and isinstance(inputs[0], Constant):

@@ -29,6 +29,7 @@ from gen.onnx.passes.keep_quantisation import keep_quantisation
 from gen.onnx.passes.lift_qonnx import lift_qonnx
 from gen.onnx.passes.load_external import load_external
 from gen.onnx.passes.make_dense import make_dense
+from gen.onnx.passes.merge_blocks import merge_blocks
 from gen.onnx.passes.merge_pool_padding import merge_pool_padding
 from gen.onnx.passes.name_nodes import name_nodes
 from gen.onnx.passes.sink_transposes import sink_transposes
@@ -40,13 +41,13 @@ __all__ = [
     "PASSES", "as_shaped", "bind_shapes", "bound_size", "check", "check_types", "disclose", "drop_casts",
     "drop_unused", "enclose", "find_prelus", "fold_constants", "fold_sizes", "fold_straight_through", "free_batch",
     "hoist_quantisation", "hoist_transposes", "inline_functions", "keep_quantisation", "lift_qonnx",
-    "load_external", "make_dense", "merge_pool_padding", "name_nodes", "run_passes", "sink_transposes",
+    "load_external", "make_dense", "merge_blocks", "merge_pool_padding", "name_nodes", "run_passes", "sink_transposes",
     "spread_fused", "take_branches", "undo_flattening", "value_types",
 ]
 
 PASSES: tuple[Callable[[onnx.ModelProto], onnx.ModelProto], ...] = (
     bound_size, lift_qonnx, check, inline_functions, take_branches, name_nodes, enclose, make_dense, check_types,
-    drop_casts, spread_fused, undo_flattening, hoist_transposes, merge_pool_padding, find_prelus,
+    merge_blocks, drop_casts, spread_fused, undo_flattening, hoist_transposes, merge_pool_padding, find_prelus,
     fold_straight_through, fold_sizes, drop_unused, free_batch, hoist_quantisation, keep_quantisation)
 
 

@@ -24,7 +24,7 @@ EXECUTES: Mapping[str, Opcode | StepKind] = {
     "leaky": Opcode.STORE_LEAKY, "table": Opcode.STORE_TABLE, "product": Opcode.STORE_MULTIPLY,
     "dense": StepKind.DENSE, "sparse": StepKind.INDEXED, "depthwise": Opcode.COMPUTE, "gather": Opcode.LOAD_GATHER,
     "fusion": Opcode.STORE_SET, "maxima": Opcode.STORE_MAXIMUM, "binary": StepKind.BINARY,
-    "winograd": Opcode.LOAD_WINOGRAD, "streams": StepKind.STOCHASTIC,
+    "int4": StepKind.INT4, "winograd": Opcode.LOAD_WINOGRAD, "streams": StepKind.STOCHASTIC,
 }
 
 
@@ -32,6 +32,7 @@ def machines() -> Iterator[NpuConfig]:
     """Of each unit by itself, in small; of some, in the smallest machine that can have it, or makes use of it."""
     yield NpuConfig.preset(16)
     yield NpuConfig.preset(16, maximum=1)
+    yield NpuConfig.preset(64, int4=1)
     for feature in COMPUTING_FEATURES:
         for macs in (256,) if feature == "fusion" else (16, 64, 256):
             try:
