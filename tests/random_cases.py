@@ -14,6 +14,7 @@ from gen.ir.graph import Graph
 from gen.options import CompileOptions
 from gen.program.program import Program
 from tests.random_binary import random_binary_graph
+from tests.random_int4 import random_int4
 from tests.random_layers import random_graph, random_pairs, with_products, with_tables
 from tests.random_maxima import random_maxima
 from tests.random_parts import random_parts
@@ -46,7 +47,8 @@ MACHINES = {
                      winograd=1, table=1, product=1, stochastic_circuit=Circuit.AND_LOOP, stochastic_rows=4,
                      stochastic_bits=1, **_SMALL),
     "stages": NpuConfig(oc_lanes=16, ic_lanes=8, nnz_lanes=4, depthwise=1, local_store=1, gather=1, table=1, product=1,
-                        rows=16, turn=1, store_multipliers=3, maximum=1, limits=1, **_SMALL),
+                        rows=16, turn=1, store_multipliers=3, maximum=1, int4=1, limits=1,
+                        **_SMALL),
     "narrow stores": NpuConfig(oc_lanes=8, ic_lanes=8, nnz_lanes=2, table=1, store_lanes=4, **_SMALL),
 }
 
@@ -70,6 +72,7 @@ KINDS = {
     "products": _Kind(lambda seed, size: with_products(random_graph(seed, max_size=size), seed), "product"),
     "groups": _Kind(lambda seed, size: random_graph(seed, layers=3, max_size=size, grouped=0.7)),
     "maxima": _Kind(lambda seed, size: random_maxima(seed, max_channels=40, max_size=size, tables=0.3), "maximum"),
+    "int4": _Kind(lambda seed, size: random_int4(seed, max_size=size), "int4"),
     "rows": _Kind(lambda seed, size: random_rows(seed, largest=4 * size), "rows"),
     "matrices": _Kind(lambda seed, size: random_products(seed, largest=4 * size, parts=2), "turn"),
     "streams": _Kind(lambda seed, size: centred(seed, max_size=min(size, 8), max_channels=24), "stochastic_rows"),

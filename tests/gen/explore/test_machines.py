@@ -160,7 +160,7 @@ def test_accuracy_by_samples(model: ModelFile, digits: Path, tmp_path: Path, cap
 
 @pytest.mark.parametrize("axes, words", [
     ({"speed": 1}, "no parameter 'speed'; there are macs, for, oc_lanes"),
-    ({"macs": 100}, "macs: must be one of 16, 32"),
+    ({"macs": 100}, "macs: must be one of 4, 8, 16, 32"),
     ({"macs": [64, 64]}, "macs: 64 stands there twice"),
     ({"features": "warp"}, "features: must be of depthwise, .* not 'warp'"),
     ({"density": [0]}, "density: must be above 0 and at most 1, not 0"),
