@@ -39,7 +39,7 @@ _WORK, _VALUE = 6e11, 8
 _RUNS, _LEAST = 40, 4
 #: Gains that are none, as shares of the noise: of many samples, and of fewer than `_LEAST`.
 _GAIN, _GAIN_OF_FEW = 0.02, 0.1
-#: Standard errors of a gain that are chance: of what asks to be taken, and of a single method that asks to replace it.
+#: Standard errors of a gain that are chance: of one tensor among many, and of a whole model.
 _SURE, _DOUBT = 2.0, 1.0
 #: Ranges whose ends differ by less, as a share of the range, are the same.
 _SAME = 0.02
@@ -47,6 +47,8 @@ _SAME = 0.02
 _OWN = 0.75 * WORSE
 #: What is kept where nothing else gains.
 _FIRST: Method = "mse"
+#: A loss that is none.
+_NOTHING = 1e-30
 #: Standard deviations of a difference in right answers that are chance, and a share that is none.
 _CHANCE, _POINT = 2.0, 0.01
 
@@ -122,9 +124,10 @@ class _Search:
         most = int(np.clip(self._runs // _RUNS, 1, _CHOOSE))
         order = np.random.default_rng(1).permutation(count)
         apart, others = np.split(order, [max(1, count // _APART)])
-        chooses = min(most, (len(apart) + 1) // 2) if len(apart) >= 2 * _LEAST else min(most, len(apart))
         # The same ones check if there are few.
-        checks = apart[chooses:][:min(_CHECK, 2 * most)] if len(apart) > chooses else apart
+        halves = len(apart) >= 2 * _LEAST
+        chooses = min(most, (len(apart) + 1) // 2 if halves else len(apart))
+        checks = apart[chooses:][:min(_CHECK, 2 * most)] if halves else apart[:chooses]
         sources = np.sort(others[:int(np.clip(self._runs // 8, _LEAST, _CALIBRATE))])
         self._sources, chosen, checking = ({name: array[places] for name, array in samples.items()}
                                            for places in (sources, apart[:chooses], checks))
@@ -257,7 +260,7 @@ def _best(states: Sequence[_State]) -> _State:
     """The first one, or what gains against it and others that do."""
     best = states[0]
     for state in states[1:]:
-        best = state if _gains(best.losses, state.losses) else best
+        best = state if _gains(best.losses, state.losses, _DOUBT) else best
     return best
 
 
@@ -276,11 +279,13 @@ def _gains(losses: np.ndarray, others: np.ndarray, errors: float = _SURE) -> boo
     """Whether ``others`` are less on the same samples, by more than chance, which is so many standard ``errors``."""
     if not np.isfinite(losses).all():
         return bool(np.isfinite(others).all())
-    gains = losses - others
-    if len(gains) < _LEAST:
-        return bool(gains.mean() > _GAIN_OF_FEW * losses.mean())
-    chance = gains.std(ddof=1) / np.sqrt(len(gains))
-    return bool(gains.mean() > max(_GAIN * losses.mean(), errors * chance))
+    gain = (losses - others).mean()
+    if len(losses) < _LEAST:
+        return bool(gain > _GAIN_OF_FEW * losses.mean())
+    # Few samples have most of the noise; as ratios all of them say something.
+    ratios = np.log(np.maximum(losses, _NOTHING)) - np.log(np.maximum(others, _NOTHING))
+    chance = ratios.std(ddof=1) / np.sqrt(len(ratios))
+    return bool(gain > _GAIN * losses.mean() and ratios.mean() > errors * chance)
 
 
 def _work(draft: Draft) -> float:

@@ -18,6 +18,8 @@ from gen.quantize.sessions import Samples, part_of, values_of
 
 __all__ = ["Judges", "Trial"]
 
+#: A share of noise that is none.
+_NOTHING = 1e-30
 #: Bits of an activation.
 _BITS = 8
 #: Operators after whose results little is to be seen of what is in front of them.
@@ -41,7 +43,7 @@ class Judges:
         self._first = outputs[:1]
         self._exact = [[values[name] for name in (*self.names, *self._first)]
                        for values in values_of(reference, list(dict.fromkeys((*self.names, *self._first))), samples)]
-        self._weights = [_weights(column) for column in zip(*self._exact, strict=True)][:len(self.names)]
+        self._groups = [_groups(column) for column in zip(*self._exact, strict=True)][:len(self.names)]
         self.answers = [answers(values[-1]) for values in self._exact] if self._first else []
 
     def __len__(self) -> int:
@@ -53,44 +55,46 @@ class Judges:
         return [*self.names, *self._first]
 
     def losses(self, found: Iterable[Sequence[np.ndarray]]) -> tuple[np.ndarray, list[np.ndarray]]:
-        """Of the ``wanted`` values of each sample: (N,) the noise as a share of the signal, the mean of all outputs and
-        their groups of channels; and the answers.
+        """Of the ``wanted`` values of each sample: (N,) the noise as a share of the signal, the geometric mean of all
+        outputs and their groups of channels, so that none hides what becomes of the others; and the answers.
         """
         losses, said = [], []
         for exact, values in zip(self._exact, found, strict=False):
-            shares = [_share(one, other, weights)
-                      for one, other, weights in zip(exact, values, self._weights, strict=False)]
-            losses.append(np.mean(shares))
+            shares = [share for one, other, weights in zip(exact, values, self._groups, strict=False)
+                      for share in _shares(one, other, weights)]
+            losses.append(np.exp(np.mean(np.log(np.maximum(shares, _NOTHING)))) if any(shares) else 0.0)
             said.append(answers(values[-1]))
         return np.array(losses), said
 
 
-def _weights(exact: Sequence[np.ndarray]) -> np.ndarray:
-    """What noise energy counts for an output's values: of each group of channels of like size, as a share of the energy
-    that a sample has in it; each group counts as much as the others.
+def _groups(exact: Sequence[np.ndarray]) -> list[np.ndarray]:
+    """For each group of channels of like size of an output, factors that make noise energy a share of the energy that a
+    sample has in it; they are 0 for other channels.
     """
     energy = float(np.mean([np.vdot(values, values) for values in exact]))
-    plain = np.array(1 / energy if energy else 1.0)
     noises = ChannelNoise()
     for values in exact:
         noises.add(values, np.zeros_like(values))
     groups = [group for group in noises.groups() if group.rms]
     axis = channel_axis(exact[0].shape)
     if len(groups) < 2 or axis is None:
-        return plain
-    weights = np.zeros(exact[0].shape[axis])
-    others = exact[0].size // len(weights)
+        return [np.array(1 / energy if energy else 1.0)]
+    found = []
+    others = exact[0].size // exact[0].shape[axis]
     for group in groups:
         places = np.concatenate([np.arange(first, last + 1) for first, last in group.channels])
-        weights[places] = 1 / (group.rms ** 2 * len(places) * others * len(groups))
-    return weights.reshape([-1 if place == axis else 1 for place in range(exact[0].ndim)])
+        weights = np.zeros(exact[0].shape[axis])
+        weights[places] = 1 / (group.rms ** 2 * len(places) * others)
+        found.append(weights.reshape([-1 if place == axis else 1 for place in range(exact[0].ndim)]))
+    return found
 
 
-def _share(exact: np.ndarray, found: np.ndarray, weights: np.ndarray) -> float:
+def _shares(exact: np.ndarray, found: np.ndarray, groups: Sequence[np.ndarray]) -> list[float]:
     if exact.shape != found.shape:
-        return 1.0
-    share = float((np.square(exact - found, dtype=np.float64) * weights).sum())
-    return share if np.isfinite(share) else np.inf
+        return [1.0] * len(groups)
+    noise = np.square(exact - found, dtype=np.float64)
+    shares = [float((noise * weights).sum()) for weights in groups]
+    return [share if np.isfinite(share) else np.inf for share in shares]
 
 
 #: The inputs of a tensor: its step, and the least and largest number of steps.
