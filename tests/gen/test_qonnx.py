@@ -144,3 +144,21 @@ def test_an_empty_constant_among_the_inputs(rng: Rng) -> None:
     model = b.quantised(y, ())
     model.graph.input.append(helper.make_tensor_value_info(roi, TensorProto.FLOAT, [0]))
     assert [size.dim_value for size in value_types(model)[y].tensor_type.shape.dim] == [1, 4, 12, 12]
+
+
+@pytest.mark.parametrize("group", [1, 4])
+def test_channels_last(group: int, rng: Rng) -> None:
+    """QONNX's operators of channels that are last, those of weights too, are the same as ONNX's of the first."""
+    last = "qonnx.custom_op.channels_last"
+    weights = rng.normal(size=(8, 3, 3, 4 // group)).astype(np.float32)
+    b = QuantBuilder(rng, [1, 6, 7, 4])
+    y = b.node("Conv", "x", b.constant(weights), domain=last, kernel_shape=[3, 3], pads=[1, 1, 1, 1], group=group)
+    y = b.node("MaxPool", y, domain=last, kernel_shape=[2, 3], strides=[2, 1])
+    c = QuantBuilder(rng, [1, 6, 7, 4])
+    z = c.node("Conv", c.node("Transpose", "x", perm=[0, 3, 1, 2]), c.constant(weights.transpose(0, 3, 1, 2)),
+               pads=[1, 1, 1, 1], group=group)
+    z = c.node("Transpose", c.node("MaxPool", z, kernel_shape=[2, 3], strides=[2, 1]), perm=[0, 2, 3, 1])
+    x = rng.normal(size=(1, 6, 7, 4)).astype(np.float32)
+    found, wanted = (ort.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"]).run(
+        None, {"x": x})[0] for model in (lift_qonnx(b.quantised(y, ())), c.quantised(z, ())))
+    np.testing.assert_array_equal(found, wanted)

@@ -1,4 +1,6 @@
-"""Models with QONNX's operators, in an opset whose DequantizeLinear has a scale for each channel."""
+"""Models with QONNX's operators, in an opset whose DequantizeLinear has a scale for each channel; its operators whose
+channels are last are ONNX's, between Transposes.
+"""
 
 import onnx
 from onnx import helper, version_converter
@@ -9,6 +11,7 @@ from gen.onnx.passes.report import nested
 __all__ = ["lift_qonnx"]
 
 _OPSET = 13
+_CHANNELS_LAST = "qonnx.custom_op.channels_last"
 
 
 def lift_qonnx(model: onnx.ModelProto) -> onnx.ModelProto:
@@ -16,6 +19,7 @@ def lift_qonnx(model: onnx.ModelProto) -> onnx.ModelProto:
 
     Their domain is imported, which some of QONNX's own tools leave out.
     """
+    _put_channels_first(model.graph)
     used = {node.domain for node in nested(model.graph.node)} & set(DOMAINS)
     if not used:
         return model
@@ -27,3 +31,23 @@ def lift_qonnx(model: onnx.ModelProto) -> onnx.ModelProto:
         return version_converter.convert_version(model, _OPSET)
     except Exception:   # a converter in C++ raises anything; what is wrong with the model is said by others
         return model
+
+
+def _put_channels_first(graph: onnx.GraphProto) -> None:
+    """Convolutions and pools of channels that are last, between Transposes, which their weights have, too."""
+    nodes = []
+    for node in graph.node:
+        axes = next((len(attribute.ints) for attribute in node.attribute if attribute.name == "kernel_shape"), 0)
+        if node.domain != _CHANNELS_LAST or not axes:
+            nodes.append(node)
+            continue
+        result = node.output[0]
+        first, last = [0, axes + 1, *range(1, axes + 1)], [0, *range(2, axes + 2), 1]
+        for place, name in enumerate(node.input[:2]):
+            node.input[place] = f"{result}/first{place}"
+            nodes.append(helper.make_node("Transpose", [name], [node.input[place]], node.input[place], perm=first))
+        node.domain, node.output[0] = "", f"{result}/last"
+        nodes += node, helper.make_node("Transpose", [node.output[0]], [result], node.output[0], perm=last)
+    if len(nodes) > len(graph.node):
+        del graph.node[:]
+        graph.node.extend(nodes)
