@@ -37,8 +37,8 @@ class RegisterFile(Component):
     """AXI4-Lite slave with the registers of ``registers.registers_of(config)``.
 
     A write takes two cycles and is answered in the third, in which a command is given, too. A read takes three, and
-    that of a counter as many more at most as there are, as ``PerformanceCounters`` adds it up. Reading the low half of a
-    counter keeps the high half for the next read. Byte strobes count. Reserved addresses read as zero. Writes to them
+    that of a counter as many more at most as there are, as ``PerformanceCounters`` adds it up. Reading the low half of
+    a counter keeps the high half for the next read. Byte strobes count. Reserved addresses read as zero. Writes to them
     and to read-only registers do nothing; nor do writes while ``busy`` to registers that a run depends on. The answer
     is always OKAY. Unused bits of a register read as zero.
     """

@@ -21,7 +21,7 @@ __all__ = ["Relay", "add_calibration_options", "changes_of", "chosen_calibration
 #: Option -> the field of QuantizeOptions that it sets.
 _FIELDS = {"--method": "method", "--percentile": "percentile", "--per-tensor": "per_channel",
            "--symmetric": "symmetric", "--streams": "streams", "--bias-correction": "bias_correction",
-           "--equalize": "equalize", "--keep-float": "keep_float"}
+           "--equalize": "equalize", "--keep-float": "keep_float", "--int4": "int4"}
 
 
 def add_calibration_options(parser: argparse.ArgumentParser, *, required: bool = False) -> None:
@@ -51,6 +51,9 @@ def add_calibration_options(parser: argparse.ArgumentParser, *, required: bool =
     group.add_argument("--equalize", action="store_const", const=True,
                        help="make channels equally large across layers first; for depthwise networks")
     group.add_argument("--keep-float", action="append", metavar="NODE", help="leave this node float; several times")
+    group.add_argument("--int4", action="append", metavar="NODE",
+                       help="give this node's weights four bits, for machines with int4; several times; linear: all "
+                            "Gemm and MatMul; all: also all Conv without groups")
     add_image_options(parser)
 
 
@@ -97,8 +100,7 @@ def chosen_calibration(arguments: argparse.Namespace, remark: Callable[[str], No
     if "--streams" in given and not arguments.symmetric:
         raise UsageError("--streams goes with --symmetric: streams stand for numbers around 0", code="option-conflict")
     fields = {_FIELDS[option]: value for option, value in given.items()}
-    if "keep_float" in fields:
-        fields["keep_float"] = frozenset(fields["keep_float"])
+    fields |= {name: frozenset(fields[name]) for name in ("keep_float", "int4") if name in fields}
     from gen.run.calibration import Calibration
 
     change_by = changes_of(arguments)[arguments.calibrate]

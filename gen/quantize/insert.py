@@ -14,6 +14,7 @@ from onnxruntime.quantization.quant_utils import add_infer_metadata
 
 from gen.onnx.names import unique
 from gen.quantize.fit import fit_ranges, fit_weights
+from gen.quantize.int4 import int4_weights
 from gen.quantize.options import QuantizeOptions
 from gen.quantize.plan import Plan
 
@@ -37,7 +38,10 @@ def insert(model: onnx.ModelProto, plan: Plan, ranges: Mapping[str, tuple[float,
     add_infer_metadata(copied)      # or it would write the model to a file and read it again, to infer what is there
     outputs = _without_inputs(copied)
     ranges = fit_ranges(model, plan, ranges)
-    overrides = _overrides(model, plan, fit_weights(model, plan, ranges, options), options)
+    largest = fit_weights(model, plan, ranges, options)
+    for name, scales in int4_weights(copied, plan, options).items():
+        largest[name] = np.maximum(largest.get(name, np.float32(0)), _LARGEST * scales)
+    overrides = _overrides(model, plan, largest, options)
     data = {name: TensorData(lowest=np.float32(low), highest=np.float32(high)) for name, (low, high) in ranges.items()}
     quantizer = QDQQuantizer(
         copied, per_channel=options.per_channel, reduce_range=False, weight_qType=QuantType.QInt8,

@@ -44,6 +44,8 @@ class QuantizeOptions:
     equalize: bool = False
     #: Names of nodes that stay float.
     keep_float: frozenset[str] = frozenset()
+    #: Names of nodes whose weights get four bits, or "all", or "linear" (`gen.quantize.int4`).
+    int4: frozenset[str] = frozenset()
 
     def __post_init__(self) -> None:
         if self.method not in METHODS:

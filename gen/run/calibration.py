@@ -138,7 +138,8 @@ def _calibrated(path: Path, calibration: Calibration, shapes: Shapes | None) -> 
     if any(getattr(calibration.options, f.name) != f.default for f in fields(QuantizeOptions)
            if f.name not in _OF_RANGES):
         raise FloatModelError(f"{path}: the model is quantised already, or a part of it, and its layers stay as they "
-                              "are; leave out --per-tensor, --streams, --bias-correction, --equalize and --keep-float")
+                              "are; leave out --per-tensor, --streams, --bias-correction, --equalize, --keep-float and "
+                              "--int4")
     samples = calibration.read(model_specs(inputs))
     content = proto.SerializeToString(deterministic=True)
     return SampledRanges(path, content, calibration, samples, _remarks(calibration, samples))
