@@ -7,8 +7,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
+import onnx
 from PIL import Image
 
+from gen.bench.dequantised import as_float
 from gen.check.compare import compare_model
 from gen.files.photographs import read_photographs
 from gen.files.read import read_file
@@ -37,11 +39,17 @@ class Images(NamedTuple):
 
 @dataclass(frozen=True)
 class QuantizedNetwork:
-    """``images``: from the folder of the models."""
+    """``images``: from the folder of the models; ``integers``: the file is of one that others have quantised."""
 
     title: str
     file: str
     images: Callable[[Path], Images]
+    integers: bool = False
+
+    def read(self, folder: Path) -> onnx.ModelProto:
+        """The float model. Raises OSError, GraphError."""
+        model = read(folder / self.file).proto
+        return as_float(model) if self.integers else model
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -92,6 +100,12 @@ def _mnist(folder: Path) -> Images:
     return Images(x[:_CALIBRATION], x[_CALIBRATION:], y[_CALIBRATION:])
 
 
+def _mnist_shares(folder: Path) -> Images:
+    """From 0 to 1."""
+    calibration, test, labels = _mnist(folder)
+    return Images(calibration / 255, test / 255, labels)
+
+
 def _enlarged(folder: Path) -> Images:
     """CIFAR's pictures three times as large, 0..1: not what the network knows, so without labels."""
     calibration, test = (x.repeat(3, 2).repeat(3, 3) / 255 for x in _cifar(folder)[:2])
@@ -115,16 +129,21 @@ NETWORKS = (
     QuantizedNetwork("mnist-8", "mnist8_float.onnx", _mnist),
     QuantizedNetwork("MobileNetV1 0.25", "mlperf_vww_float.onnx", _enlarged),
     QuantizedNetwork("super resolution", "super_resolution_10_float.onnx", _luminance),
+    QuantizedNetwork("TinyMaix MNIST", "tinymaix_mnist_valid_int8.onnx", _mnist_shares, True),
+    QuantizedNetwork("TinyMaix ResNet", "tinymaix_mnist_resnet_int8.onnx", _mnist_shares, True),
+    QuantizedNetwork("MLPerf ResNet-8", "mlperf_resnet8_int8.onnx", _cifar, True),
+    QuantizedNetwork("MLPerf MobileNetV1", "mlperf_vww_mnv1_025_int8.onnx", _enlarged, True),
 )
 
 
 def measure(network: QuantizedNetwork, folder: Path, options: QuantizeOptions,
             progress: Callable[[str], None] = lambda remark: None) -> Result:
     """Quantise and run a network. Raises OSError, and what `gen.quantize.quantize` does."""
-    model, images = read(folder / network.file), network.images(folder)
-    (name,) = (model_input.name for model_input in model.inputs)
-    (output,) = model.outputs
-    found = quantize(model.proto, {name: images.calibration}, options,
+    model, images = network.read(folder), network.images(folder)
+    constants = {tensor.name for tensor in model.graph.initializer}
+    (name,) = (value.name for value in model.graph.input if value.name not in constants)
+    (output,) = (value.name for value in model.graph.output)
+    found = quantize(model, {name: images.calibration}, options,
                      progress=lambda done, total, what: progress(what))
     imported = load_model(network.file, found.model.SerializeToString())
     progress("onnxruntime")

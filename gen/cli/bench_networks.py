@@ -19,7 +19,8 @@ _PLOT = "zoo"
 
 #: How float networks are quantised for the figures.
 _QUANTIZATIONS: tuple[dict[str, Any], ...] = (
-    {"method": "entropy"}, {"method": "mse"}, {"method": "mse", "equalize": True, "bias_correction": True})
+    {"method": "auto"}, {"method": "minmax"}, {"method": "entropy"}, {"method": "mse"},
+    {"method": "mse", "equalize": True, "bias_correction": True})
 
 
 def _networks(arguments: argparse.Namespace) -> Rows:
