@@ -44,7 +44,7 @@ _SURE, _DOUBT = 2.0, 1.0
 #: Ranges whose ends differ by less, as a share of the range, are the same.
 _SAME = 0.02
 #: Of the noise that `gen.quantize.ranges.WORSE` allows a range: other samples have more to clip.
-_OWN = 0.75 * WORSE
+_OWN = 0.6 * WORSE
 #: What is kept where nothing else gains.
 _FIRST: Method = "mse"
 #: A loss that is none.
