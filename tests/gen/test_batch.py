@@ -178,6 +178,7 @@ def test_names():
     assert without_samples({"a@b@0": 1}, 2) == {"a@b": 1} and without_samples({"a@0": 1}, 1) == {"a@0": 1}
 
 
+@pytest.mark.slow
 def test_a_program_of_a_batch(model: str, samples: str, capsys: pytest.CaptureFixture, tmp_path: Path):
     """From the command line: its samples are those of the model, and of the driver each its own input."""
     path = tmp_path / "batch.npu"

@@ -43,6 +43,7 @@ def halved(monkeypatch: pytest.MonkeyPatch, tensor: str) -> None:
     monkeypatch.setattr(stages, "insert", sabotaged)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("tensor", "layer"), [("image", "input image"), ("stem", "stem"), ("pointwise", "pointwise"),
                                                ("logits", "logits")])
 def test_a_halved_range(tensor: str, layer: str, given: tuple[str, ...], monkeypatch: pytest.MonkeyPatch,

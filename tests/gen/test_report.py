@@ -143,6 +143,7 @@ def test_of_signs(models: Path, capsys: pytest.CaptureFixture):
     require_whole(found)
 
 
+@pytest.mark.slow
 def test_of_streams(digits: Path, capsys: pytest.CaptureFixture):
     model = "symmetric.onnx"
     assert main(["quantize", str(digits / "digits_float.onnx"), "--symmetric", "-o", model, "--calibrate",

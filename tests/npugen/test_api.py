@@ -32,6 +32,7 @@ def test_names():
         _ = npugen.nothing
 
 
+@pytest.mark.slow
 def test_machines():
     plain, full = npugen.machine(), npugen.machine(macs=64, features="all")
     assert str(plain) == "zu3eg, 256 MACs, features none" and "rows" in full.config.features
