@@ -1,7 +1,8 @@
 """Long runs of the tests go on where an earlier one of the same sources ended: ``--resume``, as in `make test-full`.
 
-Tests that passed are kept line by line in build/tests, with the seconds that they took, a file for each state of the
-sources and each seed. A run that comes to its end without a failure closes its file: the next begins anew.
+Tests are kept line by line in build/tests, with their outcome and the seconds that they took, a file for each state of
+the sources and each seed: those that passed are not run again. A run that comes to its end without a failure closes its
+file: the next begins anew.
 """
 
 import hashlib
@@ -46,12 +47,16 @@ class Resume:
     def __init__(self, config: pytest.Config, seed: int) -> None:
         self._worker = hasattr(config, "workerinput")
         self._path = cache_folder() / "tests" / f"{sources_state()}-{seed}{_BEGUN}"
+        #: Of the tests under way.
         self._seconds: dict[str, float] = {}
+        self._outcomes: dict[str, str] = {}
         self._earlier = frozenset(config.workerinput["passed"] if self._worker else self._kept())
 
     def _kept(self) -> Iterator[str]:
         lines = self._path.read_text().split("\n")[:-1] if self._path.is_file() else ()     # the last one may be cut
-        yield from (json.loads(line)["test"] for line in lines)
+        for one in map(json.loads, lines):
+            if one["outcome"] == "passed":
+                yield one["test"]
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_configure_node(self, node) -> None:
@@ -66,17 +71,22 @@ class Resume:
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         if self._worker:
             return
-        if report.when == "setup" or report.outcome != "passed":
-            self._seconds.pop(report.nodeid, None)
-        if report.outcome == "passed" and (report.when == "setup" or report.nodeid in self._seconds):
-            self._seconds[report.nodeid] = self._seconds.get(report.nodeid, 0.0) + report.duration
-            if report.when == "teardown":
-                self._keep(report.nodeid)
+        crashed = report.when not in ("setup", "call", "teardown")      # its worker
+        if report.when == "setup" or crashed:
+            self._seconds[report.nodeid], self._outcomes[report.nodeid] = 0.0, report.outcome
+        self._seconds[report.nodeid] += report.duration
+        if report.outcome != "passed":
+            self._outcomes[report.nodeid] = report.outcome
+        if report.when == "teardown" or crashed:
+            self._keep(report.nodeid)
 
     def _keep(self, test: str) -> None:
+        outcome, seconds = self._outcomes.pop(test), self._seconds.pop(test)
+        if outcome == "skipped":
+            return
         self._path.parent.mkdir(parents=True, exist_ok=True)
         with self._path.open("a") as file:
-            print(json.dumps({"test": test, "seconds": round(self._seconds.pop(test), 3)}), file=file)
+            print(json.dumps({"test": test, "outcome": outcome, "seconds": round(seconds, 3)}), file=file)
 
     def pytest_terminal_summary(self, terminalreporter) -> None:
         if self._earlier:

@@ -57,7 +57,9 @@ def test_it_goes_on(tmp_path: Path, workers: tuple[str, ...]) -> None:
     kept, = (tmp_path / "build" / "tests").iterdir()
     assert kept.name.endswith("-7.begun.jsonl")
     tests = [json.loads(line) for line in kept.read_text().splitlines()]
-    assert sorted(one["test"] for one in tests) == [f"test_some.py::test_[{number}]" for number in (0, 1, 3)]
+    assert {one["test"]: one["outcome"] for one in tests} == {
+        **{f"test_some.py::test_[{number}]": "passed" for number in (0, 1, 3)},
+        "test_some.py::test_[2]": "failed", "test_some.py::test_teardown": "failed"}
     assert all(0 <= one["seconds"] < 1 for one in tests)
 
     with kept.open("a") as file:
@@ -68,6 +70,16 @@ def test_it_goes_on(tmp_path: Path, workers: tuple[str, ...]) -> None:
     whole, = kept.parent.iterdir()
     assert whole.name.endswith("-7.whole.jsonl")
     assert "1 failed, 4 passed" in run(tmp_path, *workers)      # anew
+
+
+@pytest.mark.slow
+def test_a_worker_that_dies(tmp_path: Path) -> None:
+    (tmp_path / "conftest.py").write_text(_CONFTEST)
+    (tmp_path / "test_some.py").write_text("import os\ndef test_dies(): os._exit(3)\ndef test_lives(): pass\n")
+    assert "1 failed, 1 passed" in run(tmp_path, "-n", "1")
+    kept, = (tmp_path / "build" / "tests").iterdir()
+    found = {one["test"]: one["outcome"] for one in map(json.loads, kept.read_text().splitlines())}
+    assert found == {"test_some.py::test_dies": "failed", "test_some.py::test_lives": "passed"}
 
 
 def test_of_other_sources(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -36,5 +36,7 @@ def test_every_layer(name: str, numbers: range, largest: int, seed: int, tmp_pat
     for number in numbers:
         model = RandomTransformer(np.random.default_rng([seed, number]), largest=largest, windows=bool(config.turn))
         imported = load_model(model.save(tmp_path), machine=Machine.of(config))
-        assert compare_model(imported, model.samples(2)).largest <= 1, f"number {number}"
+        # More than a unit is allowed where a step is much finer than those of what it is made of.
+        layers = compare_model(imported, model.samples(2)).layers
+        assert not any(layer.beyond for layer in layers), f"number {number}"
         check_in_every_order(*compile_kept(imported.graph, config), number)

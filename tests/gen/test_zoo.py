@@ -310,13 +310,16 @@ def test_maps_of_ssd_on_mobilenetv2():
 @pytest.mark.slow
 @pytest.mark.parametrize("name", each_network(["vit-tiny", "kwt-1"]))
 def test_attention_chooses(name: str, rng: np.random.Generator):
-    """In the last block, too: a row of chances counts for few of its tokens, and tokens of a picture are not alike."""
+    """In the last block, too: a row of chances counts for few of its tokens, and tokens of a picture are not alike.
+    Of most pictures, at least.
+    """
     model = make(NETWORKS[name], size=(96, 48)).model
-    values = run_all(model, image_of(model, rng))
+    pictures = [run_all(model, image_of(model, rng)) for _ in range(5)]
     for block in ("b0", "b11"):
-        chances, tokens = values[f"{block}.attn.chances"], values[f"{block}.norm2"]
-        assert 2 < (1 / np.square(chances).sum(axis=-1)).mean() < 0.4 * chances.shape[-1]
-        assert tokens.var(axis=1).mean() > 0.2 * tokens.var()
+        chances, tokens = ([values[f"{block}.{part}"] for values in pictures] for part in ("attn.chances", "norm2"))
+        counted = np.median([(1 / np.square(one).sum(axis=-1)).mean() / one.shape[-1] for one in chances])
+        assert 2 / chances[0].shape[-1] < counted < 0.4
+        assert np.median([one.var(axis=1).mean() / one.var() for one in tokens]) > 0.2
 
 
 @pytest.mark.slow
