@@ -247,9 +247,12 @@ class Core(Fields):
     def _check_memories(self) -> None:
         # Rings and FIFOs of the memory engines take whole bursts of 256 beats.
         for name, low, high in (("input_depth", 256, 16384), ("acc_depth", 64, 4096), ("weight_depth", 512, 16384),
-                                ("side_depth", 512, 16384), ("queue_depth", 4, 64), ("outstanding_reads", 2, 64),
+                                ("side_depth", 512, 16384), ("outstanding_reads", 2, 64),
                                 ("outstanding_writes", 2, 64)):
             value = getattr(self, name)
             self.require(name, _is_power_of_two(value) and low <= value <= high, f"be a power of two in {low}..{high}")
+        depth = self.queue_depth
+        self.require("queue_depth", depth == 1 or _is_power_of_two(depth) and 4 <= depth <= 64,
+                     "be 1, or a power of two in 4..64")
         self.require("address_width", 32 <= self.address_width <= 64, "be in 32..64")
         self.require("axi_prot", 0 <= self.axi_prot <= 7, "be in 0..7")

@@ -39,7 +39,7 @@ class Fields:
     weight_depth: int = 1024
     #: Beats of the ring that carries channel parameters and residuals to the store engine.
     side_depth: int = 512
-    #: Instructions each queue holds.
+    #: Instructions each queue holds; one is in a register, more are in a memory.
     queue_depth: int = 16
     #: Read bursts in flight.
     outstanding_reads: int = 16

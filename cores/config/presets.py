@@ -11,7 +11,7 @@ __all__ = [
 ]
 
 #: What machines for small devices have in common.
-_TINY = dict(pixel_lanes=1, input_depth=4096, store_lanes=1, cycles_only=1)
+_TINY = dict(pixel_lanes=1, input_depth=4096, queue_depth=1, store_lanes=1, cycles_only=1)
 #: Lanes and memory depths of each ``--macs`` preset, by what it is for: networks with zeros among their weights, whose
 #: lanes select the channels that have some; or dense ones, whose lanes take the channels as they come, in fewer LUTs;
 #: or small devices, on which all that can be narrow is.

@@ -16,7 +16,7 @@ from ..arch.isa_features import is_supported, used_bits
 from ..bus.axi import ErrorReport, read_data_layout, read_request_layout
 from ..config import NpuConfig
 from ..lib.component import Component, record
-from ..lib.fifo import Fifo, ShallowFifo
+from ..lib.fifo import Fifo, ShallowFifo, SingleFifo
 from ..timing.control import InstructionFetchTiming
 from .instruction_check import InstructionCheck
 
@@ -234,7 +234,9 @@ class InstructionFetch(InstructionFetchTiming, Component):
             used = max(used_bits(op, self.config) for op in Opcode
                        if op.queue == which and is_supported(op, self.config))
             layout = data.StructLayout({"index": INDEX_BITS, "word": used})
-            fifo = self.QUEUES[which](width=layout.size, depth=self.config.queue_depth)
+            depth = self.config.queue_depth
+            fifo: Any = (self.QUEUES[which](width=layout.size, depth=depth) if depth > 1
+                         else SingleFifo(width=layout.size))
             m.submodules[f"{name}_queue"] = fifo
             entry, output, room = data.View(layout, fifo.r_data), getattr(self, name), Signal(name=f"{name}_room")
             m.d.sync += room.eq((queue == which) & fifo.w_rdy)

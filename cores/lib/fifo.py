@@ -9,7 +9,7 @@ from amaranth.utils import exact_log2
 
 from ..timing.lib import BufferedFifoTiming, FifoTiming
 
-__all__ = ["BufferedFifo", "Fifo", "ShallowFifo"]
+__all__ = ["BufferedFifo", "Fifo", "ShallowFifo", "SingleFifo"]
 
 
 class _Ring(FIFOInterface, Elaboratable):
@@ -77,6 +77,28 @@ class Fifo(FifoTiming, _Ring):
         pop = Signal()
         m.d.comb += [pop.eq(self.r_en & self.r_rdy), self.some.eq(self.r_rdy)]
         self._ring(m, capacity=self.depth, level=self.level, some=self.r_rdy, take=pop, domain="comb")
+        return m
+
+
+class SingleFifo(FifoTiming, FIFOInterface, Elaboratable):
+    """One entry, in a register: no memory, and none comes in the cycle in which one leaves.
+
+    In every cycle it does what amaranth.lib.fifo.SyncFIFO of that depth does.
+    """
+
+    def __init__(self, *, width: int):
+        super().__init__(width=width, depth=1)
+        self.level = self.some = Signal()   # there is an entry
+
+    def elaborate(self, platform):
+        m = Module()
+        m.d.comb += [
+            self.w_rdy.eq(~self.some), self.r_rdy.eq(self.some), self.w_level.eq(self.some), self.r_level.eq(self.some),
+        ]
+        with m.If(self.w_en & ~self.some):
+            m.d.sync += [self.some.eq(1), self.r_data.eq(self.w_data)]
+        with m.Elif(self.r_en):
+            m.d.sync += self.some.eq(0)
         return m
 
 

@@ -43,5 +43,7 @@ class InstructionFetchTiming:
     #: Cycles from dispatch until an engine sees its instruction: those of its queue.
     QUEUE_LATENCIES: ClassVar = {Queue.LOAD: ShallowFifoTiming.LATENCY, Queue.COMPUTE: FifoTiming.LATENCY,
                                  Queue.STORE: FifoTiming.LATENCY}
+    #: The same of queues of one instruction.
+    SINGLE_LATENCY = FifoTiming.LATENCY
     #: Cycles that SYNC and END want everything to be at rest: all bits of their counter.
     CALM_CYCLES = 3

@@ -34,7 +34,7 @@ from cores.config import ALL_PRESET_MACS, PRESET_MACS, ConfigError, NpuConfig, p
     ({"acc_depth": 32}, r"acc_depth must be a power of two in 64\.\.4096, not 32"),
     ({"weight_depth": 256}, r"weight_depth must be a power of two in 512\.\.16384, not 256"),
     ({"side_depth": 513}, r"side_depth must be a power of two in 512\.\.16384, not 513"),
-    ({"queue_depth": 2}, r"queue_depth must be a power of two in 4\.\.64, not 2"),
+    ({"queue_depth": 2}, r"queue_depth must be 1, or a power of two in 4\.\.64, not 2"),
     ({"outstanding_reads": 1}, r"outstanding_reads must be a power of two in 2\.\.64, not 1"),
     ({"axi_prot": 8}, r"axi_prot must be in 0\.\.7, not 8"),
     ({"outstanding_writes": 128}, r"outstanding_writes must be a power of two in 2\.\.64, not 128"),

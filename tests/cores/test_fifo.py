@@ -8,7 +8,7 @@ from amaranth.lib import fifo as library
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
-from cores.lib.fifo import BufferedFifo, Fifo, ShallowFifo
+from cores.lib.fifo import BufferedFifo, Fifo, ShallowFifo, SingleFifo
 from tests.cores.simulation import log_seed, simulate
 
 _OUTPUTS = ("w_rdy", "r_rdy", "r_data", "level")
@@ -41,8 +41,16 @@ class Twins(wiring.Component):
 @pytest.mark.parametrize("ours, theirs", [
     (Fifo, library.SyncFIFO), (BufferedFifo, library.SyncFIFOBuffered), (ShallowFifo, library.SyncFIFOBuffered)])
 def test_as_the_library(ours, theirs, depth):
+    compare(ours(width=8, depth=depth), theirs(width=8, depth=depth))
+
+
+def test_a_single_entry_as_the_library():
+    compare(SingleFifo(width=8), library.SyncFIFO(width=8, depth=1))
+
+
+def compare(ours, theirs):
     log_seed()
-    twins = Twins(ours(width=8, depth=depth), theirs(width=8, depth=depth))
+    twins = Twins(ours, theirs)
     full = empty = 0
 
     async def bench(ctx):

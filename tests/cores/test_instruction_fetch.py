@@ -18,7 +18,8 @@ from tests.selection import with_full
 
 @pytest.mark.parametrize("lanes", with_full([4, 8, 16, 32], 16))
 def test_instruction_fetch(lanes):
-    config = NpuConfig(oc_lanes=32, ic_lanes=lanes)
+    # On the narrowest bus with queues of one instruction, as machines for small devices have.
+    config = NpuConfig(oc_lanes=32, ic_lanes=lanes, queue_depth=1 if lanes == 4 else 16)
     run_bench(InstructionFetch(config), module="tests.cores.bench_instruction_fetch",
               name=f"instruction_fetch_{lanes}", parameters={"config": config.to_dict()})
 

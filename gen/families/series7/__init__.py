@@ -21,7 +21,7 @@ FAMILY = Family(
               "zynq7020:64:fusion,gather,binary,winograd", "zynq7020:64:table", "zynq7020:64:product",
               "zynq7020:64:stochastic", "zynq7020:64:turn", "zynq7020:64:rows", "zynq7020:16:limits",
               "zynq7020:16:stages", "zynq7020:16:maximum", "zynq7020:64:int4",
-              "zynq7020:128::dense", "zynq7020:256::dense"),
+              "zynq7020:128::dense", "zynq7020:256::dense", "zynq7020:16::tiny"),
     measured_ports=(128, 256),
     project=PROJECT, fusesoc=FUSESOC,
 )
