@@ -1,12 +1,13 @@
 """Long runs of the tests go on where an earlier one of the same sources ended: ``--resume``, as in `make test-full`.
 
 Tests are kept line by line in build/tests, with their outcome and the seconds that they took, a file for each state of
-the sources and each seed: those that passed are not run again. A run that comes to its end without a failure closes its
-file: the next begins anew.
+the sources and each seed: those that passed are not run again. A run of all tests that comes to its end without a
+failure closes its file: the next begins anew. A run of some of them (paths, ``-k``, no ``--full``) leaves it open.
 """
 
 import hashlib
 import json
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -51,10 +52,16 @@ class Resume:
         self._seconds: dict[str, float] = {}
         self._outcomes: dict[str, str] = {}
         self._earlier = frozenset(config.workerinput["passed"] if self._worker else self._kept())
+        self._all = not _is_part(config)
 
     def _kept(self) -> Iterator[str]:
-        lines = self._path.read_text().split("\n")[:-1] if self._path.is_file() else ()     # the last one may be cut
-        for one in map(json.loads, lines):
+        if not self._path.is_file():
+            return
+        text = self._path.read_bytes()
+        whole = text[:text.rfind(b"\n") + 1]
+        if whole != text:       # the last line was cut: the next one would go on with it
+            os.truncate(self._path, len(whole))
+        for one in map(json.loads, whole.splitlines()):
             if one["outcome"] == "passed":
                 yield one["test"]
 
@@ -94,6 +101,13 @@ class Resume:
                                         f"{self._path.name}, until all have passed")
 
     def pytest_sessionfinish(self, exitstatus: int) -> None:
-        if not self._worker and exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED) \
+        if not self._worker and self._all and exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED) \
                 and self._path.is_file():
             self._path.replace(self._path.with_name(self._path.name.removesuffix(_BEGUN) + _WHOLE))
+
+
+def _is_part(config: pytest.Config) -> bool:
+    """Whether a run is told to leave tests out."""
+    options = config.option
+    return bool(config.args_source == pytest.Config.ArgsSource.ARGS or options.keyword or options.markexpr
+                or options.deselect or options.ignore or options.ignore_glob or not getattr(options, "full", True))

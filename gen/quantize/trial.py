@@ -117,7 +117,8 @@ class Trial:
         self._grids, self._rounded, self._exact, self._constants = fed.grids, fed.rounded, fed.exact, fed.names
         self._wanted = [fed.results.get(name, name) for name in wanted]
         self._made = list(dict.fromkeys(name for name in self._wanted if name not in inputs))
-        known = [*inputs, *(f"{name}/{part}" for name in fed.grids for part in _PARTS), *fed.exact]
+        self._mark = fed.mark
+        known = [*inputs, *(f"{name}{fed.mark}{part}" for name in fed.grids for part in _PARTS), *fed.exact]
         part, constants = part_of(fed.model, self._made, known)
         for value in part.graph.input:
             if value.name not in inputs:
@@ -141,7 +142,7 @@ class Trial:
             name: _grid(ranges[name], self._symmetric) for name in self._grids}
         feed = {name: self._exact[name] if name in exact else self._rounded[name] for name in self._exact}
         for name, grid in grids.items():
-            feed |= {f"{name}/{part}": value for part, value in zip(
+            feed |= {f"{name}{self._mark}{part}": value for part, value in zip(
                 _PARTS, _steps(*grid, (bits or {}).get(name, _BITS)), strict=True)}
         try:
             for number in range(len(next(iter(samples.values())))):
@@ -165,11 +166,21 @@ def _steps(scale: float, point: int, bits: int) -> tuple[np.ndarray, ...]:
     return tuple(np.array(number, np.float32) for number in numbers)
 
 
+def _mark(graph: onnx.GraphProto) -> str:
+    """A part of names that no value of a graph has in its own."""
+    names = {name for node in graph.node for name in (*node.input, *node.output)}
+    names |= {value.name for value in (*graph.input, *graph.initializer)}
+    mark = "/trial/"
+    while any(mark in name for name in names):
+        mark += "/"
+    return mark
+
+
 class _Fed:
     """A quantised model in float. ``model``: with the pairs of activations as steps of inputs, constants as numbers;
     ``results``: value of the float model -> what has become of it; ``grids``: scale and zero point of the tensors;
     ``rounded``, ``exact``: constants that are inputs, what their integers stand for and what the ``known`` are, of
-    which ``names`` has what they are called.
+    which ``names`` has what they are called. ``mark``: is in the names of what is made here, and in no other.
     """
 
     def __init__(self, model: onnx.ModelProto, plan: Plan, known: Mapping[str, TensorProto]) -> None:
@@ -181,18 +192,19 @@ class _Fed:
         self.exact: dict[str, np.ndarray] = {}
         self.names: dict[str, str] = {}
         graph, constants = self.model.graph, initializers(model)
+        self.mark = mark = _mark(graph)
         roots = self._roots(plan, constants)
         nodes = []
         for node in graph.node:
             name = node.output[0]
             if node.op_type == "QuantizeLinear" and name in roots:
-                nodes += [helper.make_node("Div", [node.input[0], f"{roots[name]}/step"], [f"{name}/steps"]),
-                          helper.make_node("Round", [f"{name}/steps"], [name])]
+                nodes += [helper.make_node("Div", [node.input[0], f"{roots[name]}{mark}step"], [f"{name}{mark}steps"]),
+                          helper.make_node("Round", [f"{name}{mark}steps"], [name])]
             elif node.op_type == "DequantizeLinear" and node.input[0] in roots:
                 root = roots[node.input[0]]
-                nodes += [helper.make_node("Clip", [node.input[0], f"{root}/least", f"{root}/most"],
-                                           [f"{name}/clipped"]),
-                          helper.make_node("Mul", [f"{name}/clipped", f"{root}/step"], [name])]
+                nodes += [helper.make_node("Clip", [node.input[0], f"{root}{mark}least", f"{root}{mark}most"],
+                                           [f"{name}{mark}clipped"]),
+                          helper.make_node("Mul", [f"{name}{mark}clipped", f"{root}{mark}step"], [name])]
             elif node.op_type == "DequantizeLinear" and node.input[0] in constants:
                 of = next((one for one in (name, node.input[0].removesuffix("_quantized")) if one in known), "")
                 numbers = _numbers(node, constants)
