@@ -18,13 +18,18 @@ def merged(integers: np.ndarray, scales: np.ndarray, points: np.ndarray, axis: i
     stand for the same numbers.
 
     ``integers``: of any type, its ``axis`` in blocks of ``block`` elements with a scale and a zero point each, as
-    ONNX's DequantizeLinear has them. Raises ValueError for shapes that do not go together.
+    ONNX's DequantizeLinear has them. Raises ValueError for shapes that do not go together, and for scales that are no
+    numbers.
     """
+    if not -integers.ndim <= axis < integers.ndim:
+        raise ValueError(f"blocks along axis {axis} of weights of {integers.shape}")
     axis %= integers.ndim
     count = integers.shape[axis]
     wanted = (*integers.shape[:axis], -(-count // block), *integers.shape[axis + 1:])
     if integers.ndim < 2 or scales.shape != wanted or points.shape != wanted:
         raise ValueError(f"scales of {scales.shape} for weights of {integers.shape} in blocks of {block}")
+    if not np.isfinite(scales).all():
+        raise ValueError("scales that are infinite or no numbers")
     channel = int(axis == 0)
     others = tuple(other for other in range(integers.ndim) if other != channel)
 
@@ -33,8 +38,8 @@ def merged(integers: np.ndarray, scales: np.ndarray, points: np.ndarray, axis: i
 
     shifted = integers.astype(np.int32) - spread(points.astype(np.int32))
     own = scales.max(axis=others)
-    if (scales == own.reshape([-1 if other == channel else 1 for other in range(scales.ndim)])).all() and (
-            np.abs(shifted).max(initial=0) <= _LARGEST):
+    shared = (scales == own.reshape([-1 if other == channel else 1 for other in range(scales.ndim)])).all()
+    if shared and (own > 0).all() and np.abs(shifted).max(initial=0) <= _LARGEST:
         return shifted.astype(np.int8), own, channel, True
     numbers = shifted * spread(scales.astype(np.float64))
     largest = np.abs(numbers).max(axis=others, initial=0)

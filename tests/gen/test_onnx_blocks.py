@@ -10,7 +10,9 @@ from onnx import TensorProto, helper, numpy_helper
 
 from gen.cli import main
 from gen.onnx.blocks import merged
+from gen.onnx.fused import QUANTISED_SPREADS, SPREADS, Spreads
 from gen.onnx.importer import import_model
+from gen.onnx.passes import spread_fused
 from gen.onnx.read import open_model
 
 _CHANNELS, _INPUTS = 64, 128
@@ -158,3 +160,46 @@ def test_products_with_weights_of_few_bits(symmetric: bool, bits: int, quantised
     capsys.readouterr()
     assert main(["compile", str(path), "--macs", "64", *calibrate, "-o", str(tmp_path / "m.npu")]) == 0
     assert "the whole model" in "".join(capsys.readouterr())
+
+
+def product(rng: np.random.Generator, weights: tuple[int, ...], **attributes: int) -> onnx.ModelProto:
+    """One of onnxruntime's products of 40 inputs and 5 outputs, in blocks of 16."""
+    constants = [numpy_helper.from_array(rng.integers(0, 256, weights, np.uint8), "w"),
+                 numpy_helper.from_array(rng.uniform(0.01, 0.02, 15).astype(np.float32), "s")]
+    node = helper.make_node("MatMulNBits", ["x", "w", "s"], ["y"], name="y", domain="com.microsoft", K=40, N=5,
+                            block_size=16, **attributes)
+    values = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [1, size]) for name, size in (("x", 40), ("y", 5))]
+    return helper.make_model(
+        helper.make_graph([node], "g", values[:1], values[1:], constants), ir_version=10,
+        opset_imports=[helper.make_opsetid("", 21), helper.make_opsetid("com.microsoft", 1)])
+
+
+@pytest.mark.parametrize("spreads", [SPREADS, QUANTISED_SPREADS])
+def test_bits_left_out_are_four(spreads: Spreads, rng: np.random.Generator) -> None:
+    assert "MatMul" in {node.op_type for node in spread_fused(product(rng, (5, 3, 8)), spreads).graph.node}
+
+
+@pytest.mark.parametrize("weights, attributes, said", [
+    ((5, 3, 8), {"weight_prepacked": 1}, "has weights in an order for one kind of processor"),
+    ((5, 3, 7), {"bits": 4}, "contradict each other")])
+def test_products_that_stay_whole(weights: tuple[int, ...], attributes: dict[str, int], said: str, tmp_path: Path,
+                                  rng: np.random.Generator, capsys: pytest.CaptureFixture) -> None:
+    found = product(rng, weights, **attributes)
+    onnx.save(found, tmp_path / "m.onnx")
+    assert main(["compile", str(tmp_path / "m.onnx"), "--macs", "64", "-o", str(tmp_path / "m.npu")]) == 1
+    assert said in capsys.readouterr().err
+    assert [node.op_type for node in spread_fused(found, QUANTISED_SPREADS).graph.node] == ["MatMulNBits"]
+
+
+def test_scales_that_are_none(rng: np.random.Generator) -> None:
+    """Zero ones give a positive scale of zeros; those that are no numbers, and axes that are none, are refused."""
+    integers, points = rng.integers(-8, 8, (3, 8)), np.zeros((3, 2), int)
+    scales = np.full((3, 2), 0.5)
+    scales[1] = 0
+    values, own, _, _ = merged(integers, scales, points, 1, 4)
+    assert (own > 0).all() and not values[1].any()
+    np.testing.assert_allclose(values * own[:, None], integers * scales.repeat(4, 1), atol=own.max() * 0.501)
+    with pytest.raises(ValueError, match="infinite or no numbers"):
+        merged(integers, scales * np.nan, points, 1, 4)
+    with pytest.raises(ValueError, match="axis 2"):
+        merged(integers, scales, points, 2, 4)

@@ -13,15 +13,20 @@ _TAKEN = (2, 4, 8)
 
 def _weights(fused: Fused) -> tuple[np.ndarray, np.ndarray, np.ndarray, int]:
     """Integers (outputs, inputs), scales and zero points (outputs, blocks), and the length of a block."""
-    inputs, outputs, bits, block = (int(fused.attributes.get(name, 0)) for name in ("K", "N", "bits", "block_size"))
+    attributes = {"bits": 4, **fused.attributes}
+    inputs, outputs, bits, block = (int(attributes.get(name, 0)) for name in ("K", "N", "bits", "block_size"))
     packed, scales, points = fused.array(fused.given(1)), fused.array(fused.given(2)), fused.array(fused.given(3))
     if packed is None or scales is None or fused.given(3) and points is None:
         raise UnsupportedError("has weights that are no constants")
     if fused.given(4):
         raise UnsupportedError("has inputs in an order of their own")
+    if attributes.get("weight_prepacked"):
+        raise UnsupportedError("has weights in an order for one kind of processor; export the model without packing")
     if bits not in _TAKEN or block <= 0 or packed.dtype != np.uint8:
         raise UnsupportedError(f"has weights of {bits} bits")
     blocks = -(-inputs // block)
+    if packed.size != outputs * blocks * -(-block * bits // 8):
+        raise ValueError(f"weights of {packed.shape} for {outputs} outputs of {blocks} blocks of {block}")
     integers = _unpacked(packed.reshape(outputs, -1), bits)[:, :inputs]
     scales = scales.reshape(outputs, blocks).astype(np.float32)
     if points is None:

@@ -130,7 +130,8 @@ def same_integers(context: Context, value: Quantised, pick: Callable[[Real], Val
 def dequantize_linear(context: Context, inputs: Inputs) -> Value:
     attributes = context.node.attributes
     if attributes.get("block_size"):
-        raise NodeError("scales of blocks are taken of constants alone; quantise tensors with one scale",
+        raise NodeError("scales of blocks are taken of constants alone, a finite one for each block; quantise other "
+                        "tensors with one scale",
                         code="unsupported-form", attribute="block_size")
     axis = int(attributes.get("axis", 1))
     if axis < 0 and isinstance(inputs[0], Constant):

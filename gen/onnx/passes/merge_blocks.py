@@ -22,13 +22,13 @@ def merge_blocks(model: onnx.ModelProto) -> onnx.ModelProto:
         return model
     index, others = GraphIndex(model), list[str]()
     for node, axis, block in nodes:
-        integers, scales, *given = map(index.number, node.input)
+        integers, scales, *given = map(index.number, filter(None, node.input))
         if integers is None or scales is None or any(point is None for point in given):
             continue
         points = given[0] if given and given[0] is not None else np.zeros(scales.shape, np.int32)
         try:
             values, own, channel, same = merged(integers, scales, points, axis, block)
-        except (ValueError, IndexError, ZeroDivisionError):
+        except ValueError:
             continue
         name = node.name or node.output[0]
         node.input[:] = [index.constant(f"{name}/weights", values), index.constant(f"{name}/scales", own)]
