@@ -179,7 +179,7 @@ class StoreSequencer(StoreSequencerTiming, Component):
         # -- instructions ---------------------------------------------------------------------------------------------
         is_store, taken, ended = (Signal(name=name) for name in ("is_store", "taken", "ended"))
         # What is at the queue's head leaves it; an instruction that is noted there, if only to leave later.
-        may_leave, in_hand = is_store | self.drained, self.queue.ready
+        passes, in_hand = self.drained, self.queue.ready    # what is no STORE may leave
         if self._loading:
             which, begins = Signal(len(self._loading), name="which_loads"), Signal(name="begins_load")
             m.d.comb += [
@@ -189,11 +189,11 @@ class StoreSequencer(StoreSequencerTiming, Component):
             ]
             m.d.sync += self.load_wanted.eq(which & begins.replicate(len(which)) & ~self.loaded)
             # What loads begins, and leaves, with nothing under way: as what leaves at once.
-            in_hand = resting & ~self.halt & may_leave
-            may_leave = Mux(which.any(), (which & self.loaded).any(), may_leave)
+            in_hand = resting & ~self.halt & (is_store | passes)
+            passes &= ~(which & ~self.loaded).any()
         m.d.comb += [
             is_store.eq(is_operation(word, Opcode.STORE, config)),
-            self.queue.ready.eq(resting & ~self.halt & may_leave),
+            self.queue.ready.eq(resting & ~self.halt & (is_store | passes)),
             taken.eq(resting & ~self.halt & self.queue.valid & is_store),
         ]
         with m.If(self.queue.valid & in_hand):
