@@ -13,7 +13,7 @@ from typing import Annotated, Self
 import msgspec
 from msgspec import Meta
 
-from boards.registry import get_board
+from boards.registry import BoardError, get_board
 from cores.arch.isa import INSTRUCTION_BYTES
 from cores.arch.numerics import POSITIONS
 from cores.arch.registers import VERSION
@@ -155,6 +155,9 @@ class ProgramFile:
             file._require_one_machine(path, package)
         except ProgramError:
             raise
+        except BoardError as error:     # of whoever compiled it
+            raise ProgramError(f"{path}: compiled for another's board: {error}", code=error.code,
+                               file=str(path)) from None
         except ValueError as error:
             raise ProgramError(f"{path}: damaged ({error}); compile it again") from None
         return file

@@ -61,13 +61,18 @@ def test_names_of_a_program_do_not_move_the_cursor(evil: Callable[..., str], cap
 @pytest.mark.parametrize(("file", "changes", "message"), [
     ("program0/program.json", {"inputs": []}, "inputs or outputs are not those of the model inside"),
     ("program0/program.json", {"outputs": []}, "inputs or outputs are not those of the model inside"),
-    ("model.json", {"board": "atari"}, "damaged (unknown board 'atari'; known: cyclonev"),
     ("program0/compiled.json", {"layers": []}, "Expected `array` of length >= 1"),
 ])
 def test_a_program_that_is_not_that_of_its_model(file: str, changes: dict, message: str, evil: Callable[..., str],
                                                  samples: str, capsys: pytest.CaptureFixture):
     line = error_line(capsys, 1, "run", evil(file, **changes), "--input", samples, "--target", "functional")
     assert line.startswith("gen run: error: evil.npu: damaged (") and message in line
+
+
+def test_a_program_for_a_board_of_somebody_elses(evil: Callable[..., str], samples: str, capsys: pytest.CaptureFixture):
+    line = error_line(capsys, 1, "run", evil("model.json", board="atari"), "--input", samples)
+    assert line.startswith("gen run: error: evil.npu: compiled for another's board: unknown board 'atari'; known: ")
+    assert line.rstrip().endswith("(and those in folders that NPUGEN_BOARDS names) [unknown-name]")
 
 
 def test_a_model_inside_a_program_is_whole(evil: Callable[..., str], model: str, samples: str,
