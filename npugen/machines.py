@@ -13,6 +13,7 @@ from amaranth.hdl import UnusedElaboratable
 import cores
 from boards.board import Board
 from boards.clock import Clock
+from boards.presets import default_macs
 from boards.registry import get_board
 from cores.config import COMPUTING_FEATURES, PURPOSES, NpuConfig, features_together
 from gen.deploy.build_files import build_files
@@ -50,21 +51,23 @@ class Machine:
         return area_of(self.config, self.board.family)
 
 
-def machine(board: str = "zu3eg", macs: int = 256, *, features: Sequence[str] | Literal["none", "all"] = "none",
+def machine(board: str = "zu3eg", macs: int | None = None, *, features: Sequence[str] | Literal["none", "all"] = "none",
             purpose: str = PURPOSES[0], **fields: int) -> Machine:
     """A machine by its size and its optional units.
 
     Args:
         board: its name; the command ``boards`` lists them.
-        macs: int8 multiply-accumulates a cycle, of a preset.
+        macs: int8 multiply-accumulates a cycle, of a preset; None: as many as ``--macs`` has by default for this
+            purpose.
         features: names of optional units, as ``--features`` takes them; ``all``: as there, in a machine of these
             lanes.
-        purpose: ``sparse`` or ``dense``, what the preset's lanes are for.
+        purpose: ``sparse``, ``dense`` or ``tiny``, what the preset's lanes are for.
         fields: of `cores.config.NpuConfig`, in place of the preset's.
 
     Raises ConfigError for what cannot be built, KeyError for an unknown board.
     """
     where = get_board(board)
+    macs = default_macs(purpose) if macs is None else macs
 
     def made(names: Sequence[str]) -> NpuConfig:
         return where.config(macs, purpose, **{**where.config(macs, purpose).feature_fields(names), **fields})

@@ -63,23 +63,14 @@ def _routed() -> str:
 
 def default_folder(board: "Board", config: "NpuConfig") -> Path:
     """A folder of its own for every machine: its features, and the digest of one that is otherwise changed by hand."""
+    from boards.presets import preset_of
     from cores.config import FEATURES, PURPOSES
 
     there = config.features
     names = [name for name in there if not any(set(FEATURES[name]) < set(FEATURES[other]) for other in there)]
-    purpose = next((one for one in PURPOSES if _is_preset(board, config, one, names)), None)
+    purpose = preset_of(board, config)
     lanes = [] if purpose == PURPOSES[0] else [purpose or f"{config.digest:08x}"]
     return OUTPUT / "-".join([board.name, str(config.macs), *names, *lanes])
-
-
-def _is_preset(board: "Board", config: "NpuConfig", purpose: str, features: list[str]) -> bool:
-    from cores.config import ConfigError
-
-    try:
-        fields = board.config(config.macs, purpose).feature_fields(features)
-        return board.config(config.macs, purpose, **fields) == config
-    except ConfigError:
-        return False
 
 
 def clear(folder: Path, board: "Board") -> None:

@@ -49,8 +49,6 @@ def picture(image: np.ndarray, caption: Text) -> Text:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    if arguments.macs is None and arguments.config is None:
-        arguments.macs = _MACS
     model, data = _DIGITS / "digits_int8.onnx", _DIGITS / "digits_test.npz"
     board, config = chosen_board(arguments), chosen_config(arguments)
     console.quiet = arguments.json

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from gen.cli.common import messages, refuse_to_replace
 from gen.cli.errors import UsageError
 from gen.files.write import require_writable, write_file
+from gen.name import called
 
 if TYPE_CHECKING:
     from gen.report.document import Report
@@ -44,4 +45,4 @@ def write_html(path: Path, page: "Report | Sheet") -> None:
 
 def command_line() -> str:
     """As it was called, in words of a shell."""
-    return shlex.join(["python", "-m", "gen", *sys.argv[1:]])
+    return f"{called()} {shlex.join(sys.argv[1:])}"

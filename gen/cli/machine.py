@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from boards.board import Board
+from boards.presets import USUAL_MACS, default_macs
 from boards.registry import BOARDS, get_board
 from cores.config import (
     ALL_PRESET_MACS,
@@ -40,7 +41,6 @@ __all__ = [
 ]
 
 DEFAULT_BOARD = "zu3eg"
-DEFAULT_MACS = 256
 
 _LANES = ("oc_lanes", "ic_lanes", "nnz_lanes", "pixel_lanes")
 #: Of --features.
@@ -52,19 +52,22 @@ _BY_HAND = tuple(field.name for field in dataclasses.fields(NpuConfig) if field.
 
 
 def add_machine_options(parser: argparse.ArgumentParser, *, boards: Collection[str] = tuple(BOARDS),
-                        board: str = DEFAULT_BOARD, macs: int = DEFAULT_MACS, for_model: bool = False) -> None:
+                        board: str = DEFAULT_BOARD, macs: int = USUAL_MACS, for_model: bool = False) -> None:
     """--board, --macs, --config, --features and an option for every other field of the configuration.
 
     ``boards``, ``board`` and ``macs`` are what the command takes, and what it makes of options that are not given;
     ``for_model``: whether it takes its machine from `chosen_for`.
     """
     usual = f"{_AUTO} where no option says what the machine is, else none" if for_model else "none"
+    parser.set_defaults(usual_macs=macs)
     group = parser.add_argument_group("machine")
     group.add_argument("--board", metavar="NAME", help=f"{', '.join(boards)} (default {board})")
     presets = ", ".join(map(str, ALL_PRESET_MACS))
+    others = "".join(f", with --for {purpose} {default_macs(purpose, macs)}" for purpose in PURPOSES
+                     if default_macs(purpose, macs) != macs)
     group.add_argument("--macs", type=int, metavar="N",
-                       help=f"multiply-accumulates a cycle: {presets} (default {macs}); more than {PRESET_MACS[-1]} "
-                            f"with --for dense, fewer than {PRESET_MACS[0]} with --for tiny")
+                       help=f"multiply-accumulates a cycle: {presets} (default {macs}{others}); more than "
+                            f"{PRESET_MACS[-1]} with --for dense, fewer than {PRESET_MACS[0]} with --for tiny")
     group.add_argument("--for", dest="purpose", metavar="|".join([*PURPOSES, "MODEL.onnx"]),
                        help="what --macs is for: networks whose weights were pruned, or dense ones, in fewer LUTs and "
                             "with little use of zeros; or small devices; or a model, for which it is chosen with the "
@@ -147,8 +150,7 @@ def chosen_config(arguments: argparse.Namespace, features: Sequence[str] | None 
     def machine(**overrides: int) -> NpuConfig:
         if arguments.config is not None:
             return dataclasses.replace(_load(arguments.config), **overrides)
-        macs = DEFAULT_MACS if arguments.macs is None else arguments.macs
-        return chosen_board(arguments).config(macs, _purpose(arguments), **overrides)
+        return chosen_board(arguments).config(_macs(arguments), _purpose(arguments), **overrides)
 
     if features is None:
         return machine(**by_hand)
@@ -202,9 +204,9 @@ def chosen_for(arguments: argparse.Namespace, path: Path, *, calibration: "Calib
 def say_not_chosen(arguments: argparse.Namespace) -> None:
     """Why `chosen_for` took the plain machine, if it had to: for a model that is good enough for the command."""
     if hasattr(arguments, "not_chosen"):
-        board = chosen_board(arguments).name
-        messages.print(f"no units are chosen for the model, with {DEFAULT_MACS} MACs on {board}: {arguments.not_chosen}"
-                       "; the plain machine is taken, --macs, --features or --board say another", soft_wrap=True)
+        board, macs = chosen_board(arguments).name, _macs(arguments)
+        messages.print(f"no units are chosen for the model, with {macs} MACs on {board}: {arguments.not_chosen}; the "
+                       "plain machine is taken, --macs, --features or --board say another", soft_wrap=True)
 
 
 def _settle(arguments: argparse.Namespace, calibration: "Calibration | None" = None, samples: Path | None = None
@@ -227,7 +229,7 @@ def _settle(arguments: argparse.Namespace, calibration: "Calibration | None" = N
     from gen.cli.machine_choice import choose_machine
 
     by_hand = {name: getattr(arguments, name) for name in _BY_HAND if getattr(arguments, name) is not None}
-    given = {"macs": DEFAULT_MACS if arguments.macs is None else arguments.macs, **by_hand}
+    given = {"macs": _macs(arguments), **by_hand}
     if getattr(arguments, "density", None) is not None:
         given["density"] = arguments.density
     purposes = [_purpose(arguments)] if named else MODEL_PURPOSES
@@ -238,6 +240,13 @@ def _settle(arguments: argparse.Namespace, calibration: "Calibration | None" = N
 
 def _purpose(arguments: argparse.Namespace) -> str:
     return PURPOSES[0] if arguments.purpose is None else str(arguments.purpose)
+
+
+def _macs(arguments: argparse.Namespace, purpose: str | None = None) -> int:
+    """As given, else the command's default for ``purpose``, or for that of the ``arguments``."""
+    if arguments.macs is not None:
+        return int(arguments.macs)
+    return default_macs(purpose or _purpose(arguments), arguments.usual_macs)
 
 
 def described(config: NpuConfig, board: str | None, arguments: argparse.Namespace | None = None) -> str:
@@ -258,7 +267,7 @@ def machine_facts(config: NpuConfig, board: str | None, arguments: argparse.Name
 def _built_by(arguments: argparse.Namespace) -> str:
     """The command that builds the machine of settled ``arguments``."""
     options = {"--board": chosen_board(arguments).name,
-               "--macs": DEFAULT_MACS if arguments.macs is None else arguments.macs,
+               "--macs": _macs(arguments),
                "--for": None if _purpose(arguments) == PURPOSES[0] else arguments.purpose,
                "--features": ",".join(arguments.features) or "none",
                **{_option(name): getattr(arguments, name) for name in _BY_HAND}}
@@ -306,12 +315,11 @@ def _way_out(arguments: argparse.Namespace, with_features: Callable[[Sequence[st
     wrong = next(name for end, name in enumerate(features, 1) if not _can_be_built(with_features, features[:end]))
     ways = []
     if all(getattr(arguments, name) is None for name in _LANES):
-        macs = DEFAULT_MACS if arguments.macs is None else arguments.macs
         able = [str(other) for other in ALL_PRESET_MACS
                 if _can_be_built(_preset(board, other, _purpose(arguments)), features)]
         ways += [f"--macs {', '.join(able)}"] if able else []
-        ways += [f"--for {other}" for other in PURPOSES
-                 if other != _purpose(arguments) and _can_be_built(_preset(board, macs, other), features)]
+        ways += [f"--for {other}" for other in PURPOSES if other != _purpose(arguments)
+                 and _can_be_built(_preset(board, _macs(arguments, other), other), features)]
     presets = f", or take a preset that has it ({'; '.join(ways)})" if ways else ""
     return f"; leave {wrong} out of --features{presets}"
 

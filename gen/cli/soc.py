@@ -71,8 +71,6 @@ def run(arguments: argparse.Namespace) -> int:
     target = get_target(_DEFAULT if arguments.board is None else arguments.board)
     _require_sense(arguments)
     arguments.board = target.name
-    if arguments.macs is None and arguments.config is None:
-        arguments.macs = _DEFAULT_MACS
     config = chosen_config(arguments)
     clock = arguments.clock or target.clock_mhz
     if arguments.cpu is not None:

@@ -175,7 +175,7 @@ def _readme(deployment: Deployment, hardware: Mapping[str, bytes], whole: bool) 
         f"{as_root}python3 run.py --input X.npz -o Y.npz": "samples of your own",
         f"{as_root}python3 -m npudriver doctor .": "a new board: registers, memory, interrupt and engines, one by one",
         f"{as_root}python3 -m npudriver serve --listen 0.0.0.0:1234 --token-file TOKEN":
-            "lets `gen run --target board:tcp://THIS_BOARD` use the device, with NPUDRIVER_TOKEN_FILE=TOKEN",
+            "lets `python -m gen run --target board:tcp://THIS_BOARD` use the device, with NPUDRIVER_TOKEN_FILE=TOKEN",
     }
     if PYNQ_OVERLAY in hardware:
         uses["sudo python3 run.py --device pynq:hardware/npu.bit"] = "with PYNQ, which loads the bitstream by itself"

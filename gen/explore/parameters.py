@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from boards.board import Board
+from boards.presets import USUAL_MACS, default_macs
 from boards.registry import BOARDS
 from cores.arch.registers import LANES
 from cores.config import ALL_PRESET_MACS, FEATURES, PRESET_MACS, PURPOSES, NpuConfig
@@ -25,7 +26,7 @@ _FIELDS = tuple(field.name for field in dataclasses.fields(NpuConfig))
 
 #: What a point has that does not say; a density of 1 leaves all weights as they are.
 DEFAULTS: Mapping[str, Value] = {
-    "macs": 256, "for": PURPOSES[0], "features": "none", "density": 1.0, "memory": IDEAL, "clock": BOARD_CLOCK}
+    "macs": USUAL_MACS, "for": PURPOSES[0], "features": "none", "density": 1.0, "memory": IDEAL, "clock": BOARD_CLOCK}
 
 
 def _macs(value: Any) -> Value:
@@ -120,7 +121,8 @@ def default_axes() -> dict[str, Sequence[Value]]:
 def config_of(board: Board, point: Point) -> NpuConfig:
     """The machine of a point. Raises ConfigError for one that cannot be built."""
     fields = {name: int(value) for name, value in point.items() if name in _FIELDS}
-    preset = int(point.get("macs", DEFAULTS["macs"])), str(point.get("for", DEFAULTS["for"]))
+    purpose = str(point.get("for", DEFAULTS["for"]))
+    preset = int(point.get("macs", default_macs(purpose))), purpose
     features = str(point.get("features", DEFAULTS["features"]))
     lanes = board.config(*preset, **{name: value for name, value in fields.items()
                                       if name in (*LANES, "select_fanin")})

@@ -9,11 +9,13 @@ from typing import Any
 
 from boards.board import Board
 from boards.clock import Clock
-from cores.config import ConfigError, NpuConfig
+from boards.presets import preset_of
+from cores.config import PURPOSES, NpuConfig
 from gen.explore.faster import Faster
 from gen.hw.area import area_of
 from gen.hw.remembered import synthesis_of
 from gen.ir.graph import Layer as GraphLayer
+from gen.name import called
 from gen.report.document import (
     FORMAT,
     Area,
@@ -209,8 +211,8 @@ def _machine(subject: Subject) -> Machine:
     estimated = area_of(config, board.family)
     totals = found.totals if found else estimated.totals
     words = ("estimated by Yosys's synthesis" if found else
-             f"{'' if estimated.error == 0 else 'estimated, '}{estimated.known}: `gen build --board {board.name} "
-             f"{_options(board, config)} --synth` synthesises it, and reports remember that")
+             f"{'' if estimated.error == 0 else 'estimated, '}{estimated.known}: `{called()} build --board "
+             f"{board.name} {_options(board, config)} --synth` synthesises it, and reports remember that")
     return Machine(
         board=board.name, board_title=board.title, part=board.part, macs=config.macs, features=list(config.features),
         beat_bytes=config.beat_bytes, digest=config.digest, config=config.to_dict(), clock_mhz=subject.clock.mhz,
@@ -221,15 +223,12 @@ def _machine(subject: Subject) -> Machine:
 def _options(board: Board, config: NpuConfig) -> str:
     """Those of ``build`` that describe the machine; the file that it writes, for one that is no preset with
     features."""
-    try:
-        preset = board.config(config.macs)
-        known = board.config(config.macs, **preset.feature_fields(config.features)) == config
-    except ConfigError:
-        known = False
-    if not known:
+    purpose = preset_of(board, config)
+    if purpose is None:
         return "--config config.json"
+    purposes = "" if purpose == PURPOSES[0] else f" --for {purpose}"
     features = f" --features {','.join(config.features)}" if config.features else ""
-    return f"--macs {config.macs}{features}"
+    return f"--macs {config.macs}{purposes}{features}"
 
 
 def _roofline(subject: Subject) -> Roofline:

@@ -201,7 +201,8 @@ def test_trace_and_page(model: str, capsys: pytest.CaptureFixture):
 def test_area_and_roofline_are_of_this_machine(model: str, capsys: pytest.CaptureFixture):
     """What finds an unknown area names the machine; the roof is that of the memory that was measured with."""
     ideal = report(capsys, model, "--board", "ecp5", "--macs", "64", "--features", "depthwise,gather")
-    assert "`gen build --board ecp5 --macs 64 --features depthwise,gather --synth`" in ideal.machine.area_known
+    command = "python -m gen build --board ecp5 --macs 64 --features depthwise,gather --synth"
+    assert f"`{command}`" in ideal.machine.area_known
     assert ideal.roofline.bytes_of_memory == ideal.roofline.bytes_of_port == 2 * ideal.machine.beat_bytes
     slow = report(capsys, model, "--macs", "64", "--oc-lanes", "32", "--memory", "ecp5")
     assert "--config" in slow.machine.area_known

@@ -96,7 +96,7 @@ EDGES = {
                  "gen.prune gen.quantize gen.run gen.stochastic gen.zoo npudriver sim sim.devices sim.golden sim.rtl "
                  "sim.stochastic sim.timing",
     "gen.report": "boards cores.arch cores.config cores.errors gen.check gen.explore gen.files gen.hw gen.ir "
-                  "gen.mapping gen.onnx gen.run npudriver sim",
+                  "gen.mapping gen.name gen.onnx gen.run npudriver sim",
     "gen.cli": "boards cores cores.arch cores.config cores.errors gen.bench gen.bringup gen.check gen.deploy "
                "gen.detection gen.energy gen.explore gen.families gen.files gen.govern gen.hw gen.ir gen.name "
                "gen.onnx gen.options gen.partition gen.passes gen.program gen.prune gen.quantize gen.report gen.run "

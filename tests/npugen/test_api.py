@@ -37,6 +37,7 @@ def test_machines():
     plain, full = npugen.machine(), npugen.machine(macs=64, features="all")
     assert str(plain) == "zu3eg, 256 MACs, features none" and "rows" in full.config.features
     assert npugen.machine(features=["gather"], input_depth=2048).config.input_depth == 2048
+    assert str(npugen.machine(purpose="tiny")) == "zu3eg, 16 MACs, features none"
     assert npugen.machine(features="gather").config.features == ["gather"]
     assert plain.area.totals["lut"] > 10_000 and plain.clock.mhz > 100
     with pytest.raises(ValueError, match="unknown board 'x'"):

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from boards.presets import preset_of
 from boards.registry import get_board
 from cores.config import COMPUTING_FEATURES
 from gen.cli import COMMANDS, main
@@ -163,6 +164,26 @@ def test_what_a_preset_is_for(capsys: pytest.CaptureFixture, tmp_path: Path):
     assert default_folder(board, board.config(64, "dense", gather=1)).name == "zu3eg-64-gather-dense"
     (tmp_path / "config.json").write_text(config.to_json())
     assert chosen_config(parser.parse_args(["--for", "dense", "--features", "depthwise"])).own_taps
+    assert "(default 256, with --for tiny 16)" in " ".join(parser.format_help().split())
     both = ["--config", str(tmp_path / "config.json"), "--for", "dense"]
     assert main(["build", *both, "-o", str(tmp_path / "out")]) == 2
     assert "--config and --for exclude each other" in capsys.readouterr().err
+
+
+
+@pytest.mark.parametrize("usual, purpose, macs", [
+    (256, None, 256), (256, "dense", 256), (256, "tiny", 16), (16, "tiny", 16), (64, "tiny", 16), (64, "dense", 64)])
+def test_each_purpose_has_a_size_by_default(usual: int, purpose: str | None, macs: int):
+    parser = argparse.ArgumentParser()
+    add_machine_options(parser, macs=usual)
+    arguments = parser.parse_args([] if purpose is None else ["--for", purpose])
+    assert chosen_config(arguments) == get_board("zu3eg").config(macs, purpose or "sparse")
+    assert default_folder(get_board("zu3eg"), chosen_config(arguments)).name == "-".join(
+        ["zu3eg", str(macs), *([purpose] if purpose else [])])
+
+
+def test_a_machine_as_the_options_of_build():
+    board = get_board("zu3eg")
+    for config, purpose in ((board.config(16, "tiny", gather=1), "tiny"), (board.config(64), "sparse"),
+                            (board.config(64, acc_depth=512), None)):
+        assert preset_of(board, config) == purpose

@@ -187,6 +187,7 @@ def test_machines_are_those_of_the_options(capsys: pytest.CaptureFixture):
         128, **BOARD.config(128).feature_fields(["fusion", "gather"]), acc_depth=128)
     wide = {"macs": 1024, "for": "dense", "ic_lanes": 32, "select_fanin": 2, "features": "gather"}
     assert config_of(BOARD, space_of(wide).point(0)).macs == 1024
+    assert config_of(BOARD, space_of({"for": "tiny"}).point(0)) == BOARD.config(16, "tiny")
 
 
 def test_objectives_that_there_are_none_of(model: ModelFile):
