@@ -389,7 +389,7 @@ def open_given(arguments: argparse.Namespace, path: Path, *, samples: Path | Non
     config = chosen_config(arguments)
     with status(f"reading {path.name}") as remark:
         told.to = remark
-        if not compiled:
+        if not (compiled or again):
             say_density(arguments.density, config)
 
         def opened(options: "CompileOptions") -> "Application":

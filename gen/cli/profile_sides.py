@@ -31,7 +31,7 @@ __all__ = ["machine_options", "side_by_side"]
 
 Measure = Callable[["Application", str, Clock, Board | None], dict[str, Any]]
 
-#: Of the weights, kept in the model that is pruned for the comparison.
+#: Of the weights, kept in the model that is pruned for the comparison, where a machine has steps as fine.
 _KEPT = 0.25
 _LETTERS = "ABCDEFGH"
 #: Characters of a name in a plot.
@@ -79,8 +79,8 @@ def side_by_side(arguments: argparse.Namespace, measure: Measure) -> None:
     calibration = chosen_calibration(arguments, lambda text: None)
     machines = [_measured(arguments, options, letter, measure, calibration)
                 for options, letter in zip(arguments.on, _LETTERS, strict=False)]
-    found = {"kept": _KEPT, "machines": [{name: value for name, value in one.items() if name != "layers"}
-                                         for one in machines], "layers": _rows(machines)}
+    found = {"machines": [{name: value for name, value in one.items() if name != "layers"} for one in machines],
+             "layers": _rows(machines)}
     if arguments.output:
         write_file(arguments.output / "profile.json", json.dumps(found, indent=2) + "\n")
         write_plots(arguments, arguments.output, "profile", _plot(found, arguments.model.stem, arguments.memory))
@@ -99,6 +99,7 @@ def _measured(arguments: argparse.Namespace, options: argparse.Namespace, letter
     Where its units are chosen they are for the model as it is.
     """
     from gen.hw.clock import clock_of
+    from gen.passes.prune import rounded_density
 
     machine = chosen_for(argparse.Namespace(**{**vars(arguments), **vars(options)}), arguments.model,
                          calibration=calibration)
@@ -109,11 +110,12 @@ def _measured(arguments: argparse.Namespace, options: argparse.Namespace, letter
         program, *_ = application.programs()
         board = get_board(chosen_board(one).name)
         clock = Clock(arguments.clock, "given") if arguments.clock else clock_of(board, program.config)
-        sides.append((described(program.config, board.name), clock,
-                      measure(application, arguments.target, clock, chosen_memory(one))))
-    (words, clock, whole), (_, _, pruned) = sides
+        sides.append(measure(application, arguments.target, clock, chosen_memory(one)))
+    whole, pruned = sides
     layers = [{layer["name"]: layer["cycles"] for layer in side["layers"]} for side in (whole, pruned)]
-    return {"machine": letter, "what": words.removeprefix("machine: "), "clock_mhz": clock.mhz, "clock": clock.basis,
+    words = described(program.config, board.name).removeprefix("machine: ")
+    return {"machine": letter, "what": words, "kept": rounded_density(_KEPT, program.config),
+            "clock_mhz": clock.mhz, "clock": clock.basis,
             "cycles": whole["total"]["cycles"], "ms": 1000 / whole["total"]["fps"],
             "utilisation": whole["total"]["utilisation"], "pruned_cycles": pruned["total"]["cycles"],
             "layers": {name: (cycles, layers[1].get(name)) for name, cycles in layers[0].items()}}
@@ -156,8 +158,16 @@ def _show(found: Mapping[str, Any]) -> None:
             *(_percent(_saved(cycles, pruned, one["cycles"])) for cycles, pruned, one in zip(
                 row["cycles"], row["pruned"], machines, strict=True)))
     console.print(table)
-    console.print("saved: percent of all cycles that a layer, or the model, takes less with "
-                  f"{100 * found['kept']:.0f} % of each block's weights: what is worth pruning")
+    console.print(f"saved: percent of all cycles that a layer, or the model, takes less with {_kept(machines)} of each "
+                  "block's weights: what is worth pruning", soft_wrap=True)
+
+
+def _kept(machines: Sequence[Mapping[str, Any]]) -> str:
+    """The share of the weights, of each machine where they differ: some have coarser steps."""
+    shares = [f"{100 * one['kept']:.0f} %" for one in machines]
+    if len(set(shares)) == 1:
+        return shares[0]
+    return ", ".join(f"{share} ({one['machine']})" for share, one in zip(shares, machines, strict=True))
 
 
 def _percent(value: float | None) -> str:
@@ -184,7 +194,7 @@ def _plot(found: Mapping[str, Any], name: str, memory: str) -> "Figure":
                   color=COMPARED[number])
     axes.set_yticks(range(len(rows)), [plain(row["name"], _LONGEST_NAME) for row in rows])
     axes.invert_yaxis()
-    axes.set_xlabel("ms; lighter: what pruning to a quarter of the weights saves")
+    axes.set_xlabel(f"ms; lighter: what pruning to {_kept(machines)} of the weights saves")
     clocks = [str(Clock(one["clock_mhz"], one["clock"])) for one in machines]
     said = clocks[0] if len(set(clocks)) == 1 else "; ".join(
         f"{one['machine']}: {clock}" for one, clock in zip(machines, clocks, strict=True))

@@ -38,7 +38,16 @@ def test_the_table(model: str, capsys: pytest.CaptureFixture):
     row = next(line for line in text.splitlines() if line.startswith(" block1")).split()
     assert row[0] == "block1" and len(row) == 6
     first, second = (int(cell.replace(",", "")) for cell in row[1:3])
+    assert "takes less with 25 % of each block's weights" in text
     assert row[3] == f"{first / second:.2f}" and 0 < float(row[4]) < 100
+
+
+@pytest.mark.slow
+def test_shares_that_a_machine_has(model: str, capsys: pytest.CaptureFixture):
+    """One of 16 MACs has them all, one whose lanes select among two channels no less than half."""
+    assert main(["profile", model, "--on", "macs=16", "--on", "macs=64,for=dense"]) == 0
+    said = capsys.readouterr()
+    assert "takes less with 25 % (A), 50 % (B) of each block's weights" in said.out and "--density" not in said.err
 
 
 @pytest.mark.slow
