@@ -92,7 +92,7 @@ def say_speed(speed: dict[str, Any], board: str, *, choosable: bool, helpful: Se
     idle = speed["idle_lanes"] / speed["cycles"]
     batch = (f" for a batch of {speed['batch']}, {speed['cycles_per_sample']:,.0f} a sample"
              if speed["batch"] > 1 else "")
-    messages.print(f"speed: {speed['cycles']:,} cycles by the time model{batch}, "
+    messages.print(f"speed: {speed['cycles']:,} cycles by the time model on ideal memory{batch}, "
                    f"{100 * speed['utilisation']:.0f} % of the multipliers: {speed['fps']:,.0f} inferences a second of "
                    f"the accelerator at {speed['clock']} ({board})", soft_wrap=True)
     if (speed["slots_per_mac"] or 0) > _MANY_SLOTS:

@@ -56,7 +56,7 @@ def test_lines(capsys: pytest.CaptureFixture):
     assert said[0] == (f"on the accelerator: {macs} of {macs} multiplications "
                        f"and {work['accelerated_nodes']} of {work['nodes']} nodes, 4 segments")
     [line] = [line for line in said if line.startswith("speed: ")]
-    assert line.startswith(f"speed: {speed['cycles']:,} cycles by the time model, ")
+    assert line.startswith(f"speed: {speed['cycles']:,} cycles by the time model on ideal memory, ")
     assert f"{speed['fps']:,.0f} inferences a second of the accelerator at 333 MHz, target (zu3eg)" in line
     assert said[-1].startswith("values: ") and said[-1].endswith("on a random sample")
     assert main(["profile", "y.npu", "--json"]) == 0
