@@ -1,6 +1,7 @@
 """What tests of the command line share."""
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -10,6 +11,18 @@ from tests.emitted import emitted
 #: Commands that build the same machine have its Verilog from the first.
 #: In a table, as a function that a fixture names is a cost of all its tests (tests/costs.py).
 _ONCE = {"cores.emit.emit_verilog": emitted}
+
+
+@pytest.fixture
+def model(digits: Path) -> str:
+    """The bundled example's model; files of tests that need another have their own."""
+    return str(digits / "digits_int8.onnx")
+
+
+@pytest.fixture
+def samples(digits: Path) -> str:
+    """Its test images."""
+    return str(digits / "digits_test.npz")
 
 
 @pytest.fixture(autouse=True)

@@ -41,16 +41,6 @@ from tests.vgg16 import vgg16_graph
 CONFIG = NpuConfig.preset(64)
 
 
-@pytest.fixture
-def model(digits: Path) -> str:
-    return str(digits / "digits_int8.onnx")
-
-
-@pytest.fixture
-def samples(digits: Path) -> str:
-    return str(digits / "digits_test.npz")
-
-
 def check(graph: Graph, config: NpuConfig, samples: int, seed: int, **options: object) -> int:
     """Every tensor of a program of so many samples is that of each by itself; returns how many were compared."""
     program, image, kept = prepared(graph, config, samples, seed, **options)

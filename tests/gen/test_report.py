@@ -43,11 +43,6 @@ def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
 
 
 @pytest.fixture
-def model(digits: Path) -> str:
-    return str(digits / "digits_int8.onnx")
-
-
-@pytest.fixture
 def partly(rng: np.random.Generator) -> str:
     return str(in_two_parts(rng).save(Path()))
 
