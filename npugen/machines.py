@@ -64,7 +64,7 @@ def machine(board: str = "zu3eg", macs: int | None = None, *, features: Sequence
         purpose: ``sparse``, ``dense`` or ``tiny``, what the preset's lanes are for.
         fields: of `cores.config.NpuConfig`, in place of the preset's.
 
-    Raises ConfigError for what cannot be built, KeyError for an unknown board.
+    Raises ConfigError for what cannot be built, BoardError for an unknown board.
     """
     where = get_board(board)
     macs = default_macs(purpose) if macs is None else macs
