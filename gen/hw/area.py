@@ -3,8 +3,9 @@
 Each component has a few terms that its area grows with, and non-negative factors for them that fit the machines in
 ``area.json`` best, relative errors counted. For LUTs and flip-flops those are the machines of the reference fabric,
 with LUTs of six inputs; for families of another fabric they are scaled, component by component, to what was measured
-there, or by what the family says of itself where nothing was. Multipliers and block RAMs are counted from the widths
-and depths in the configuration. ``python -m gen.hw.area_table`` makes the table.
+there (LUTs with a factor that grows with the machine's width), or by what the family says of itself where nothing was.
+Multipliers and block RAMs are counted from the widths and depths in the configuration. ``python -m gen.hw.area_table``
+makes the table.
 """
 
 import functools
@@ -236,9 +237,17 @@ def _logic(component: str, resource: str, family: str, without: int | None) -> C
     if get_family(family).fabric == REFERENCE_FABRIC:
         return fitted
     known = _measured(family, without)
-    scale = (_scale(known, component, resource, lambda one: fitted(one.config)) if known
-             else get_family(family).unmeasured.get(resource, 1.0))
-    return lambda config: scale * fitted(config)
+    if not known or resource != get_family(family).resources[0]:
+        scale = (_scale(known, component, resource, lambda one: fitted(one.config)) if known
+                 else get_family(family).unmeasured.get(resource, 1.0))
+        return lambda config: scale * fitted(config)
+
+    def terms(config: NpuConfig) -> tuple[float, float]:
+        # Of smaller tables a choice takes the more of them the wider it is; a flip-flop is one in every family.
+        return fitted(config), fitted(config) * config.ic_lanes
+
+    scales = _fitted([terms(one.config) for one in known], [one.count(component, resource) for one in known])
+    return lambda config: float(np.dot(terms(config), scales))
 
 
 def _hard(component: str, resource: str, kind: str, family: str, without: int | None) -> Callable[[NpuConfig], float]:

@@ -211,6 +211,12 @@ def test_the_table_is_of_this_hardware():
         assert sum(one[name] for one in found.values()) == pytest.approx(count, rel=0.03), name
 
 
+@pytest.mark.parametrize("machine", ["ecp5:16::tiny", "ecp5:16", "ecp5:64", "ecp5:128", "cyclonev:64", "cyclonev:256"])
+def test_tables_of_another_fabric_grow_with_the_width(machine: str):
+    """With one factor for all widths machines of ECP5 would be more than a tenth off."""
+    assert abs({row["machine"]: row for row in listed()}[machine]["error_%"]["lut"]) < 5
+
+
 def test_the_list_of_the_table_has_all_that_is_measured_and_how_near_the_others_come():
     rows = {row["machine"]: row for row in listed()}
     assert list(rows) == list(MACHINES)

@@ -26,7 +26,7 @@ FAMILY = Family(
                   multiplier=3.95, operand_setup=0.08, product_setup=3.49, product_output=0.74),
     block_ram=BlockRam(
         name="ebr", forms=tuple((512 << step, width, 1.0) for step, width in enumerate((36, 18, 9, 4, 2, 1)))),
-    fabric="ecp5", measured=("ecp5:16", "ecp5:128"),
+    fabric="ecp5", measured=("ecp5:16", "ecp5:64", "ecp5:128", "ecp5:16::tiny"),
     passes={"multipliers.py": ecp5_multipliers, "copies.py": ecp5_copies},
     # Of nextpnr, 0.7 or newer: the static placer makes less wire than the default one, in less time.
     nextpnr=Nextpnr(tool="nextpnr-ecp5", options=("--placer", "static"),
