@@ -50,6 +50,7 @@ MACHINES = {
                         rows=16, turn=1, store_multipliers=3, maximum=1, int4=1, limits=1,
                         **_SMALL),
     "narrow stores": NpuConfig(oc_lanes=8, ic_lanes=8, nnz_lanes=2, table=1, store_lanes=4, **_SMALL),
+    "tiny": NpuConfig.preset(16, "tiny", gather=1, local_store=1, table=1, int4=1, **_SMALL),
 }
 
 
