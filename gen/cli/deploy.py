@@ -8,7 +8,7 @@ from gen.cli.calibration import add_calibration_options, changes_of
 from gen.cli.common import add_json_option, console, messages, print_json, refuse_to_replace, status
 from gen.cli.compile import add_compiler_options
 from gen.cli.errors import UsageError
-from gen.cli.machine import add_machine_options, chosen_board, described, machine_given, open_given, require_single
+from gen.cli.machine import add_machine_options, chosen_board, machine_given, machine_words, open_given, require_single
 from gen.cli.run import positive, require_member_names
 
 if TYPE_CHECKING:
@@ -122,9 +122,9 @@ def run(arguments: argparse.Namespace) -> None:
         if arguments.json:
             print_json(facts)
             return
-        console.print(f"{arguments.output}: {arguments.model.stem} in C for {described(program.config, board.name)}; "
-                      f"{model.arena:,} bytes a sample on its way; npugen_{arguments.name}.h says how to call it, "
-                      "`make` makes an example", soft_wrap=True)
+        console.print(f"{arguments.output}: {arguments.model.stem} in C for "
+                      f"{machine_words(program.config, board.name)}; {model.arena:,} bytes a sample on its way; "
+                      f"npugen_{arguments.name}.h says how to call it, `make` makes an example", soft_wrap=True)
         return
     hardware = {} if arguments.hardware is None else hardware_files(arguments.hardware, board, program.config)
     with status(f"writing {arguments.output.name}") as remark:
@@ -138,7 +138,7 @@ def run(arguments: argparse.Namespace) -> None:
     if arguments.json:
         print_json(facts)
         return
-    console.print(f"{arguments.output}: {arguments.model.stem} for {described(program.config, board.name)}; "
+    console.print(f"{arguments.output}: {arguments.model.stem} for {machine_words(program.config, board.name)}; "
                   f"{_next(board, enclosed=bool(hardware))}", soft_wrap=True)
 
 

@@ -36,8 +36,8 @@ if TYPE_CHECKING:
 
 __all__ = [
     "add_machine_options", "chosen_board", "chosen_config", "chosen_for", "compile_options", "described",
-    "host_options", "machine_facts", "machine_given", "megahertz", "named_board", "open_given", "require_inputs",
-    "require_single", "say_density", "say_not_chosen",
+    "host_options", "machine_facts", "machine_given", "machine_words", "megahertz", "named_board", "open_given",
+    "require_inputs", "require_single", "say_density", "say_not_chosen",
 ]
 
 DEFAULT_BOARD = "zu3eg"
@@ -253,9 +253,14 @@ def described(config: NpuConfig, board: str | None, arguments: argparse.Namespac
     """Which machine a result is of, in a line; with the command that builds it, if those ``arguments`` were chosen for
     a model.
     """
-    facts = machine_facts(config, board, arguments)
+    built = machine_facts(config, board, arguments)["build"]
+    return f"machine: {machine_words(config, board)}{built and '; built by: ' + built}"
+
+
+def machine_words(config: NpuConfig, board: str | None) -> str:
+    """Board, size and units, for a sentence."""
     words = [*([board] if board else []), f"{config.macs} MACs", f"features {', '.join(config.features) or 'none'}"]
-    return f"machine: {', '.join(words)}{facts['build'] and '; built by: ' + facts['build']}"
+    return ", ".join(words)
 
 
 def machine_facts(config: NpuConfig, board: str | None, arguments: argparse.Namespace | None = None) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from boards.registry import get_board
 from gen.cli.calibration import chosen_calibration
 from gen.cli.common import console, messages, print_json
 from gen.cli.errors import UsageError
-from gen.cli.machine import add_machine_options, chosen_board, chosen_for, described, machine_given, open_given
+from gen.cli.machine import add_machine_options, chosen_board, chosen_for, machine_given, machine_words, open_given
 from gen.cli.memory import chosen_memory
 from gen.cli.plots import plot_files, write_plots
 from gen.files.write import write_file
@@ -113,9 +113,8 @@ def _measured(arguments: argparse.Namespace, options: argparse.Namespace, letter
         sides.append(measure(application, arguments.target, clock, chosen_memory(one)))
     whole, pruned = sides
     layers = [{layer["name"]: layer["cycles"] for layer in side["layers"]} for side in (whole, pruned)]
-    words = described(program.config, board.name).removeprefix("machine: ")
-    return {"machine": letter, "what": words, "kept": rounded_density(_KEPT, program.config),
-            "clock_mhz": clock.mhz, "clock": clock.basis,
+    return {"machine": letter, "what": machine_words(program.config, board.name),
+            "kept": rounded_density(_KEPT, program.config), "clock_mhz": clock.mhz, "clock": clock.basis,
             "cycles": whole["total"]["cycles"], "ms": 1000 / whole["total"]["fps"],
             "utilisation": whole["total"]["utilisation"], "pruned_cycles": pruned["total"]["cycles"],
             "layers": {name: (cycles, layers[1].get(name)) for name, cycles in layers[0].items()}}

@@ -157,7 +157,9 @@ def test_no_runtime_for_a_processor_of_32_bits(partitioned, tmp_path, capsys, bo
 
 def test_the_processor_has_nothing_to_run(model, tmp_path, capsys):
     assert deploy(model, tmp_path / "p", "--board", "zynq7020") == 0
-    assert "onnxruntime" not in capsys.readouterr().err + (tmp_path / "p" / "README.txt").read_text()
+    said = capsys.readouterr()
+    assert "onnxruntime" not in said.err + (tmp_path / "p" / "README.txt").read_text()
+    assert f"{model.stem} for zynq7020, 16 MACs, features none; copy it to the board" in said.out
 
 
 def test_a_hint_for_a_processor_of_32_bits(partitioned, tmp_path, monkeypatch):
