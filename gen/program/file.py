@@ -156,8 +156,7 @@ class ProgramFile:
         except ProgramError:
             raise
         except BoardError as error:     # of whoever compiled it
-            raise ProgramError(f"{path}: compiled for another's board: {error}", code=error.code,
-                               file=str(path)) from None
+            raise ProgramError(f"{path}: compiled for an {error}", code=error.code, file=str(path)) from None
         except ValueError as error:
             raise ProgramError(f"{path}: damaged ({error}); compile it again") from None
         return file

@@ -71,7 +71,7 @@ def test_a_program_that_is_not_that_of_its_model(file: str, changes: dict, messa
 
 def test_a_program_for_a_board_of_somebody_elses(evil: Callable[..., str], samples: str, capsys: pytest.CaptureFixture):
     line = error_line(capsys, 1, "run", evil("model.json", board="atari"), "--input", samples)
-    assert line.startswith("gen run: error: evil.npu: compiled for another's board: unknown board 'atari'; known: ")
+    assert line.startswith("gen run: error: evil.npu: compiled for an unknown board 'atari'; known: ")
     assert line.rstrip().endswith("(and those in folders that NPUGEN_BOARDS names) [unknown-name]")
 
 
