@@ -158,9 +158,8 @@ _TERMS: dict[str, Callable[[NpuConfig], Sequence[float]]] = {
     "weight_ring": lambda c: (c.ic_lanes, 1),
     "side_ring": lambda c: (c.ic_lanes, 1),
     "registers": lambda c: (1, c.address_width),
-    # Queues of one instruction have no memory, and one counter is a carry chain.
+    # Queues of one instruction have no memory.
     "fetch": lambda c: (1, int(c.queue_depth > 1)),
-    "counters": lambda c: (1, 1 - c.cycles_only),
 }
 
 

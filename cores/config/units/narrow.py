@@ -47,6 +47,5 @@ UNIT = Unit(
     settings=NarrowSettings,
     fields=("store_lanes",),
     reduces=True,
-    # Lanes that are not there.
     computes=False,
 )

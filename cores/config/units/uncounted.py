@@ -19,4 +19,12 @@ class UncountedSettings(Core):
         self.require_switch("cycles_only")
 
 
-UNIT = Unit(name="uncounted", settings=UncountedSettings, fields=("cycles_only",), reduces=True, computes=False)
+UNIT = Unit(
+    name="uncounted",
+    settings=UncountedSettings,
+    fields=("cycles_only",),
+    reduces=True,
+    computes=False,
+    # One counter is a carry chain, of constant size; factors are not negative, so what others have more is the term.
+    area={"counters": lambda c: (1 - c.cycles_only,)},
+)
