@@ -25,7 +25,7 @@ from gen.quantize.options import SINGLE_METHODS, Method, QuantizeOptions
 from gen.quantize.prepare import initializers
 from gen.quantize.ranges import WORSE, Distribution, energy_of, noise_of
 from gen.quantize.sessions import Progress, Samples
-from gen.quantize.trial import Judges, Trial
+from gen.quantize.trial import Judges, Trial, decibels
 
 __all__ = ["Chosen", "choose"]
 
@@ -33,8 +33,9 @@ __all__ = ["Chosen", "choose"]
 _APART, _CHOOSE, _CHECK = 4, 32, 64
 #: Samples that ranges come from while methods are compared.
 _CALIBRATE = 64
-#: Multiplications that comparing may take, about, and what a value of an activation counts.
-_WORK, _VALUE = 6e11, 8
+#: Multiplications that comparing may take, about, and what a value of an activation and a node count: of small layers a
+#: run takes as long as it has nodes.
+_WORK, _VALUE, _NODE = 6e11, 8, 5e5
 #: Runs of a model for each sample that chooses, so that there are some for single tensors; and samples that can.
 _RUNS, _LEAST = 40, 4
 #: Gains that are none, as shares of the noise: of many samples, and of fewer than `_LEAST`.
@@ -250,10 +251,10 @@ class _Search:
             kinds = ", ".join(f"{count} {method}" for method, count in sorted(others.items()))
             parts = [f"{parts[0]}, {others.total()} of {len(best.methods)} by others ({kinds})"]
         parts += ["channels equalised"] * best.options.equalize + ["biases corrected"] * best.options.bias_correction
-        alone = ", ".join(f"{asked} {_decibels(of)}" for asked, of in zip(
+        alone = ", ".join(f"{asked} {decibels(of.mean())}" for asked, of in zip(
             sorted(SINGLE_METHODS, key=lambda method: method != _FIRST), losses, strict=True))
-        return (f"auto: {'; '.join(parts)}: {_decibels(mine)} dB on {len(self._checking):,} samples apart; by one "
-                f"method alone: {alone}")
+        return (f"auto: {'; '.join(parts)}: {decibels(mine.mean(), ' dB')} on {len(self._checking):,} samples apart; "
+                f"by one method alone: {alone}")
 
 
 def _best(states: Sequence[_State]) -> _State:
@@ -268,11 +269,6 @@ def _main(state: _State) -> Method:
     """The method that most ranges are by."""
     counts = Counter(state.methods.values())
     return max(counts, key=lambda method: (counts[method], method == _FIRST, method))
-
-
-def _decibels(losses: np.ndarray) -> str:
-    loss = float(losses.mean())
-    return f"{-10 * np.log10(loss):.1f}" if 0 < loss < np.inf else "no noise" if loss == 0 else "nothing but noise"
 
 
 def _gains(losses: np.ndarray, others: np.ndarray, errors: float = _SURE) -> bool:
@@ -297,4 +293,5 @@ def _work(draft: Draft) -> float:
     for layer in draft.plan.layers:
         dims = constants[layer.weights].dims
         macs += prod(dims) * prod(shapes.get(layer.output, [])) / dims[layer.axis]
-    return max(1.0, macs) + _VALUE * sum(prod(shapes.get(name, [])) for name in draft.plan.tensors)
+    values = sum(prod(shapes.get(name, [])) for name in draft.plan.tensors)
+    return macs + _VALUE * values + _NODE * len(graph.node)

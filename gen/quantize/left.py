@@ -3,14 +3,12 @@
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
-import numpy as np
-
 from gen.onnx.runtime import float_outputs
 from gen.quantize.options import QuantizeError
 from gen.quantize.plan import plan_quantisation
 from gen.quantize.quantize import Quantized
 from gen.quantize.sessions import Progress, Samples
-from gen.quantize.trial import Judges, Trial
+from gen.quantize.trial import Judges, Trial, decibels
 
 __all__ = ["what_is_left"]
 
@@ -62,10 +60,10 @@ def what_is_left(found: Quantized, samples: Samples, keep_float: Collection[str]
     parts = []
     for place in first:
         alone = min(one for one, number in losses if places[number] is place)
-        parts.append(f"{place} ({_decibels(alone)} with {_BITS} bits there{_kept(found, place, keep_float, loss)})")
-    line = f"of {_decibels(whole)} dB on {len(judges)} samples most is lost at {', '.join(parts)}"
+        parts.append(f"{place} ({decibels(alone)} with {_BITS} bits there{_kept(found, place, keep_float, loss)})")
+    line = f"of {decibels(whole, ' dB')} on {len(judges)} samples most is lost at {', '.join(parts)}"
     if len(first) > 1:
-        line += f"; {_decibels(loss(first))} with {_BITS} bits at all of these"
+        line += f"; {decibels(loss(first))} with {_BITS} bits at all of these"
     if min(losses)[0] > (1 - _MUCH) * whole:
         line += f"; no node has more than {100 * (1 - min(losses)[0] / whole):.0f} % of the noise, so all have a part"
     return line
@@ -80,7 +78,7 @@ def _kept(found: Quantized, place: _Place, keep_float: Collection[str], loss: Ca
         plan = plan_quantisation(found.reference, frozenset({*keep_float, place.node}))
     except QuantizeError:       # nothing else is left, or it is no node of the model any more
         return ""
-    return f", {_decibels(loss([place], plan.tensors.keys()))} with --keep-float {place.node}"
+    return f", {decibels(loss([place], plan.tensors.keys()))} with --keep-float {place.node}"
 
 
 def _places(found: Quantized, trial: Trial) -> list[_Place]:
@@ -93,7 +91,3 @@ def _places(found: Quantized, trial: Trial) -> list[_Place]:
     names = dict.fromkeys((*tensors, *constants))
     places = [_Place(node, tuple(tensors.get(node, ())), constants.get(node, ())) for node in names]
     return [place for place in places if place.tensors or place.constants]
-
-
-def _decibels(loss: float) -> str:
-    return f"{-10 * np.log10(loss):.1f}" if 0 < loss < np.inf else "no noise" if loss == 0 else "nothing but noise"

@@ -16,7 +16,7 @@ from gen.quantize.plan import Plan
 from gen.quantize.prepare import initializers
 from gen.quantize.sessions import Samples, part_of, values_of
 
-__all__ = ["Judges", "Trial"]
+__all__ = ["Judges", "Trial", "decibels"]
 
 #: A share of noise that is none.
 _NOTHING = 1e-30
@@ -65,6 +65,13 @@ class Judges:
             losses.append(np.exp(np.mean(np.log(np.maximum(shares, _NOTHING)))) if any(shares) else 0.0)
             said.append(answers(values[-1]))
         return np.array(losses), said
+
+
+def decibels(loss: float, unit: str = "") -> str:
+    """A share of noise, for people; ``unit``: what is written after a number."""
+    if 0 < loss < np.inf:
+        return f"{-10 * np.log10(loss):.1f}{unit}"
+    return "no noise" if loss == 0 else "nothing but noise"
 
 
 def _groups(exact: Sequence[np.ndarray]) -> list[np.ndarray]:

@@ -17,7 +17,7 @@ from gen.quantize.prepare import prepare
 from gen.quantize.quantize import Quantized, quantize
 from gen.quantize.report import measure
 from gen.quantize.sessions import values_of
-from gen.quantize.trial import Judges, Trial
+from gen.quantize.trial import Judges, Trial, decibels
 from tests.gen.float_models import FloatBuilder, depthwise_network, residual_network
 from tests.gen.quantizing import quantized
 
@@ -141,6 +141,31 @@ def test_a_range_that_clips_is_not_tried(given):
     model, samples, others = given
     found = quantize(model, samples, QuantizeOptions(percentile=60))
     assert not measure(found, others).clipped
+
+
+@pytest.mark.parametrize("layers", [40, 80])
+def test_trials_of_small_layers_are_bounded(layers: int, rng: Rng, monkeypatch: pytest.MonkeyPatch):
+    """Twice the nodes: each run takes twice as long, and there are half as many, of the single tensors, too."""
+    b = FloatBuilder(rng, ["N", 2, 2, 2])
+    y = "x"
+    for _ in range(layers):
+        y = b.node("Relu", b.same_conv(y, 2, 2, kernel=1))
+    model, runs = b.model(y), list[int]()
+    run = Trial.run
+
+    def counted(self: Trial, samples: dict[str, np.ndarray], *given: object, **more: object) -> list[list[np.ndarray]]:
+        runs.append(len(samples["x"]))
+        return list(run(self, samples, *given, **more))
+
+    monkeypatch.setattr(Trial, "run", counted)
+    monkeypatch.setattr(auto, "_SAME", -1)      # each tensor has all methods to try
+    monkeypatch.setattr(auto, "_WORK", 400 * auto._NODE * 80)
+    quantized(model, rng.normal(size=(40, 2, 2, 2)).astype(np.float32), method="auto")
+    assert 0.8 < sum(runs) * len(model.graph.node) / (400 * 80) < 1.3
+
+
+def test_noise_is_said_with_its_unit() -> None:
+    assert [decibels(loss, " dB") for loss in (0.001, 0.0, np.inf)] == ["30.0 dB", "no noise", "nothing but noise"]
 
 
 def test_softmax_is_looked_through(rng: Rng):
