@@ -159,7 +159,9 @@ def test_products_with_weights_of_few_bits(symmetric: bool, bits: int, quantised
     assert ((found - expected)**2).mean() < 0.003 * (expected**2).mean()
     capsys.readouterr()
     assert main(["compile", str(path), "--macs", "64", *calibrate, "-o", str(tmp_path / "m.npu")]) == 0
-    assert "the whole model" in "".join(capsys.readouterr())
+    said = " ".join("".join(capsys.readouterr()).split())
+    assert "the whole model" in said
+    assert "node first/weights (and 1 more nodes): weights with scales of blocks get eight bits" in said
 
 
 def product(rng: np.random.Generator, weights: tuple[int, ...], **attributes: int) -> onnx.ModelProto:

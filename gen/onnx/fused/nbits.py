@@ -2,7 +2,6 @@
 
 import numpy as np
 
-from gen.onnx.blocks import merged
 from gen.onnx.fused.spread import Fused, Spreads, UnsupportedError
 from gen.onnx.model import MICROSOFT
 
@@ -29,8 +28,10 @@ def _weights(fused: Fused) -> tuple[np.ndarray, np.ndarray, np.ndarray, int]:
         raise ValueError(f"weights of {packed.shape} for {outputs} outputs of {blocks} blocks of {block}")
     integers = _unpacked(packed.reshape(outputs, -1), bits)[:, :inputs]
     scales = scales.reshape(outputs, blocks).astype(np.float32)
+    if not np.isfinite(scales).all():
+        raise ValueError("scales that are infinite or no numbers")
     if points is None:
-        points = np.full(scales.shape, 1 << bits - 1)
+        points = np.full(scales.shape, 1 << bits - 1, np.uint8)
     elif points.dtype == np.uint8:      # a row ends with its byte
         points = _unpacked(points.reshape(outputs, -1), bits)[:, :blocks]
     else:
@@ -53,12 +54,11 @@ def _product(fused: Fused, weights: str) -> None:
 
 
 def quantised(fused: Fused) -> None:
-    """With weights of a scale for each output."""
-    integers, scales, points, block = _weights(fused)
-    values, own, _, _ = merged(integers, scales, points, 1, block)
-    weights = fused.make("DequantizeLinear", fused.constant(values.T.copy(), "integers"), fused.constant(own, "scales"),
-                         what="weights", axis=1)
-    _product(fused, weights)
+    """With weights of scales of blocks, which the pass `merge_blocks` takes on."""
+    *arrays, block = _weights(fused)
+    constants = (fused.constant(values.T.copy(), what)
+                 for values, what in zip(arrays, ("integers", "scales", "points"), strict=True))
+    _product(fused, fused.make("DequantizeLinear", *constants, what="weights", axis=0, block_size=block))
 
 
 def in_floats(fused: Fused) -> None:

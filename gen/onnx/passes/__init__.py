@@ -47,7 +47,7 @@ __all__ = [
 
 PASSES: tuple[Callable[[onnx.ModelProto], onnx.ModelProto], ...] = (
     bound_size, lift_qonnx, check, inline_functions, take_branches, name_nodes, enclose, make_dense, check_types,
-    merge_blocks, drop_casts, spread_fused, undo_flattening, hoist_transposes, merge_pool_padding, find_prelus,
+    drop_casts, spread_fused, merge_blocks, undo_flattening, hoist_transposes, merge_pool_padding, find_prelus,
     fold_straight_through, fold_sizes, drop_unused, free_batch, hoist_quantisation, keep_quantisation)
 
 
