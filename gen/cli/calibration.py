@@ -99,6 +99,10 @@ def chosen_calibration(arguments: argparse.Namespace, remark: Callable[[str], No
         raise UsageError("--percentile goes with --method percentile", code="option-conflict")
     if "--streams" in given and not arguments.symmetric:
         raise UsageError("--streams goes with --symmetric: streams stand for numbers around 0", code="option-conflict")
+    both = sorted({*(arguments.int4 or ())} & {*(arguments.keep_float or ())})
+    if both:
+        raise UsageError(f"--int4 {both[0]} and --keep-float {both[0]}: a node that stays float has no four bits",
+                         code="option-conflict")
     fields = {_FIELDS[option]: value for option, value in given.items()}
     fields |= {name: frozenset(fields[name]) for name in ("keep_float", "int4") if name in fields}
     from gen.run.calibration import Calibration

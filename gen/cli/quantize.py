@@ -92,6 +92,8 @@ def run(arguments: argparse.Namespace) -> None:
         if result.found.chosen:
             console.print(result.found.chosen, soft_wrap=True)
     lost = excess(report, unasked(report) if arguments.max_loss is None else arguments.max_loss, left)
+    if lost and options.int4:
+        lost += "; fewer nodes with --int4 lose less"
     if lost and arguments.max_loss is None:
         if not report.clipped:      # the report warns of these by itself
             say([f"warning: {lost}"])

@@ -18,7 +18,8 @@ _SHARES = np.linspace(0.3, 1.0, 29)
 
 def int4_weights(model: onnx.ModelProto, plan: Plan, options: QuantizeOptions) -> dict[str, np.ndarray]:
     """Of the layers that ``options.int4`` names: weights -> scales, float32 (C,), or (1,) where they have one. In
-    ``model`` the weights become what such scales can represent. Raises QuantizeError for an unknown name.
+    ``model`` the weights become what such scales can represent. Raises QuantizeError for a name of no such layer, and
+    where none is left.
     """
     layers = list(_chosen(model, plan, options.int4)) if options.int4 else []
     tensors, found = {tensor.name: tensor for tensor in model.graph.initializer}, dict[str, np.ndarray]()
@@ -40,10 +41,20 @@ def _chosen(model: onnx.ModelProto, plan: Plan, names: frozenset[str]) -> list[L
     products = [layer for layer in plan.layers if not _is_depthwise(nodes[layer.node])]
     unknown = names - {*INT4_CHOICES, *(layer.node for layer in plan.layers)}
     if unknown:
-        raise QuantizeError(f"there is no node {min(unknown)} with weights that could have four bits",
+        several = "; --int4 takes one name, and is given several times" if "," in min(unknown) else ""
+        raise QuantizeError(f"there is no node {min(unknown)} with weights that could have four bits{several}",
                             code="no-such-layer")
-    return [layer for layer in plan.layers if layer.node in names or "all" in names and layer in products
-            or "linear" in names and nodes[layer.node].op_type in ("Gemm", "MatMul")]
+    grouped = names & {layer.node for layer in plan.layers} - {layer.node for layer in products}
+    if grouped:
+        raise QuantizeError(f"node {min(grouped)} has groups, whose weights keep eight bits in every machine; leave "
+                            f"out --int4 {min(grouped)}", code="no-such-layer")
+    found = [layer for layer in products if layer.node in names or "all" in names
+             or "linear" in names and nodes[layer.node].op_type in ("Gemm", "MatMul")]
+    if not found:
+        what = "Gemm or MatMul" if "all" not in names else "Gemm, MatMul or Conv without groups"
+        raise QuantizeError(f"no {what} is quantised whose weights could have four bits; leave out --int4",
+                            code="no-such-layer")
+    return found
 
 
 def _is_depthwise(node: onnx.NodeProto) -> bool:

@@ -13,6 +13,7 @@ from gen.compiler import compile_graph
 from gen.onnx.importer import load
 from gen.quantize.options import QuantizeError, QuantizeOptions
 from gen.quantize.quantize import quantize
+from tests.gen.float_models import FloatBuilder
 
 
 @pytest.fixture(scope="module")
@@ -50,8 +51,33 @@ def test_which_layers(per_channel: bool, float_model: onnx.ModelProto, samples: 
     grouped = {node.name for node in float_model.graph.node
                if any(attribute.name == "group" and attribute.i > 1 for attribute in node.attribute)}
     assert grouped == {name for name, largest in made("all").items() if largest > 7}
+    for name in grouped:
+        with pytest.raises(QuantizeError, match=f"node {name} has groups, whose weights keep eight bits"):
+            made(name)
     with pytest.raises(QuantizeError, match="there is no node nonsense with weights that could have four bits"):
         made("nonsense")
+    with pytest.raises(QuantizeError, match="--int4 takes one name, and is given several times"):
+        made("one,other")
+
+
+def test_no_layer_is_left(rng: np.random.Generator) -> None:
+    b = FloatBuilder(rng, ["N", 3, 8, 8])
+    y = b.same_conv("x", 3, 8, name="first")
+    model = b.model(b.same_conv(y, 8, 8, group=8, kernel=3, name="grouped"))
+    x = {"x": rng.normal(size=(4, 3, 8, 8)).astype(np.float32)}
+    for names, kept, said in ((["linear"], (), "no Gemm or MatMul is quantised"), (
+            ["all"], ["first"], "no Gemm, MatMul or Conv without groups is quantised"), (
+            ["grouped"], (), "node grouped has groups, whose weights keep eight bits in every machine")):
+        with pytest.raises(QuantizeError, match=said) as error:
+            quantize(model, x, QuantizeOptions(method="minmax", int4=frozenset(names), keep_float=frozenset(kept)))
+        assert error.value.code == "no-such-layer"
+
+
+def test_float_and_four_bits(digits: Path, tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+    assert main(["quantize", str(digits / "digits_float.onnx"), "--calibrate", str(digits / "digits_test.npz"),
+                 "--int4", "fc", "--keep-float", "fc", "-o", str(tmp_path / "q.onnx")]) == 2
+    assert "--int4 fc and --keep-float fc: a node that stays float has no four bits [option-conflict]" in " ".join(
+        capsys.readouterr().err.split())
 
 
 def test_the_machine_takes_half_of_the_memory(digits: Path, tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
@@ -63,6 +89,14 @@ def test_the_machine_takes_half_of_the_memory(digits: Path, tmp_path: Path, caps
         sizes.append(sum(len(data) for data in [compile_graph(load(model), config)[0].constants]))
     assert "accuracy" in "".join(capsys.readouterr())
     assert sizes[1] < 0.75 * sizes[0]
+
+
+@pytest.mark.parametrize("more", [[], ["--int4", "all"]])
+def test_a_loss_names_the_option(more: list[str], digits: Path, tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+    assert main(["quantize", str(digits / "digits_float.onnx"), "--calibrate", str(digits / "digits_test.npz"),
+                 "--limit", "60", "--method", "percentile", "--percentile", "80", "--max-loss", "0", *more,
+                 "-o", str(tmp_path / "q.onnx")]) == 1
+    assert ("; fewer nodes with --int4 lose less" in " ".join(capsys.readouterr().err.split())) == bool(more)
 
 
 def test_the_scale_of_least_error(rng: np.random.Generator) -> None:
