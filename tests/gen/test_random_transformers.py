@@ -39,4 +39,5 @@ def test_every_layer(name: str, numbers: range, largest: int, seed: int, tmp_pat
         # More than a unit is allowed where a step is much finer than those of what it is made of.
         layers = compare_model(imported, model.samples(2)).layers
         assert not any(layer.beyond for layer in layers), f"number {number}"
+        assert all(layer.largest <= layer.allowed for layer in layers), f"number {number}"
         check_in_every_order(*compile_kept(imported.graph, config), number)

@@ -37,8 +37,8 @@ CONFIG = NpuConfig.preset(16, table=1)
 def imported(request: pytest.FixtureRequest, rng: Rng, tmp_path: Path) -> tuple[Imported, np.ndarray]:
     """A network, wholly on the accelerator, and samples of its input."""
     make: Callable[[Rng], onnx.ModelProto] = request.param
-    samples = rng.normal(size=(8, 3, 32, 32)).astype(np.float32)
-    model = quantize(make(rng), {"x": samples}, QuantizeOptions(method="mse")).model
+    samples = rng.normal(size=(64, 3, 32, 32)).astype(np.float32)
+    model = quantize(make(rng), {"x": samples[:8]}, QuantizeOptions(method="mse")).model
     onnx.save(model, tmp_path / "q.onnx")
     return load_model(tmp_path / "q.onnx", machine=Machine.having("table")), samples
 
@@ -51,11 +51,11 @@ def test_networks(imported: tuple[Imported, np.ndarray], seed: int) -> None:
     assert functions <= len(tables) and {layer.op for layer in tables} == {"conv"}
     rows = compare_layers(model, {"x": samples[:2]})
     assert all(row.differing == 0 for row in rows if row.op == "table") and max(row.largest for row in rows) <= 1
-    # Of all samples: of one there are too few outputs to say how many are off by one. Of 80, 8 were with one seed.
+    # Of all samples: of a few there are too few outputs to say how many are off by one.
     runtime = RuntimeModel(model.model.proto)
     theirs = [runtime.run({"x": sample[None]})[0] for sample in samples]
     ours = [next(iter(reference.run(model.graph, {"x": sample[None]})[0].values())) for sample in samples]
-    assert np.equal(ours, theirs).mean() > 0.8
+    assert np.equal(ours, theirs).mean() > 0.9
     run_and_compare(*compile_kept(model.graph, CONFIG), seed, ("load", "store"))
 
 
