@@ -36,8 +36,10 @@ def test_every_layer(name: str, numbers: range, largest: int, seed: int, tmp_pat
     for number in numbers:
         model = RandomTransformer(np.random.default_rng([seed, number]), largest=largest, windows=bool(config.turn))
         imported = load_model(model.save(tmp_path), machine=Machine.of(config))
-        # More than a unit is allowed where a step is much finer than those of what it is made of.
+        # More than a unit is allowed where a step is much finer than those of what it is made of: of thousands of
+        # layers hardly one is. All others differ by one at most.
         layers = compare_model(imported, model.samples(2)).layers
         assert not any(layer.beyond for layer in layers), f"number {number}"
-        assert all(layer.largest <= layer.allowed for layer in layers), f"number {number}"
+        assert sum(layer.allowed > 1 for layer in layers) <= 1, f"number {number}"
+        assert sum(layer.largest > 1 for layer in layers) <= 1, f"number {number}"
         check_in_every_order(*compile_kept(imported.graph, config), number)
