@@ -3,8 +3,10 @@
 import importlib
 import os
 import pkgutil
+import sys
 import traceback
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 import boards
@@ -43,11 +45,25 @@ def find_boards(package: str, paths: Sequence[str], own: Collection[str] = ()) -
             continue
         folder, name = Path(getattr(module.module_finder, "path", "")), module.name.rpartition(".")[2]
         path = folder / (f"{name}/__init__.py" if module.ispkg else f"{name}.py")
-        for board in _described(module.name, path, required=str(folder) in own and not name.startswith("_")):
+        with _unkept(str(folder) in own):
+            described = _described(module.name, path, required=str(folder) in own and not name.startswith("_"))
+        for board in described:
             if board.name in found:
                 raise BoardFileError(f"{path}: there is a board {board.name!r} already")
             found[board.name] = board
     return found
+
+
+@contextmanager
+def _unkept(users: bool) -> Iterator[None]:
+    """Python keeps no compiled form of what is imported from the ``users`` own folders: nothing is written there, and
+    one of the same second and size would be taken for that of a file that was just changed.
+    """
+    before, sys.dont_write_bytecode = sys.dont_write_bytecode, users or sys.dont_write_bytecode
+    try:
+        yield
+    finally:
+        sys.dont_write_bytecode = before
 
 
 def _described(name: str, path: Path, *, required: bool) -> Sequence[Board]:

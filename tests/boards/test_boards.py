@@ -137,6 +137,7 @@ def test_boards_in_a_folder_of_ones_own(tmp_path: Path):
         assert asked(named).stderr.startswith(f"gen boards: error: {folder}/mine.py: it has no BOARDS")
     with pytest.raises(BoardFileError, match=f"^{OWN_BOARDS}: there is no folder nowhere$"):
         own_folders("nowhere")
+    assert not (folder / "__pycache__").exists()    # nor could what is there be of an earlier file
     (folder / "zu3eg.py").touch()
     with pytest.raises(BoardFileError, match="zu3eg.py has the name of a file of npugen's; give it another$"):
         own_folders(str(folder))

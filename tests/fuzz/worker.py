@@ -23,6 +23,8 @@ from types import FrameType
 from typing import Any
 
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+# What a case imports first, in sources that nobody has used yet, is no file that a command writes.
+sys.dont_write_bytecode = True
 
 import numpy as np  # noqa: E402
 
