@@ -35,7 +35,7 @@ def leaky(a: ArrayLike, multiplier_a: int, multiplier_b: int, shift: int, zero_p
           ) -> np.ndarray:
     """Second stage of a store: integers times one factor, or another where they are negative -> int8.
 
-    ``a``: the first stage's result less its zero point.
+    ``a``: the first stage's result less its zero point, of FIRST_BITS.
     """
     a = np.asarray(a, np.int64)
     total = a * np.where(a < 0, multiplier_b, multiplier_a)

@@ -48,7 +48,7 @@ class RandomBuilder:
 
     def __post_init__(self) -> None:
         #: Of its own, so that a seed's layers are the same with and without.
-        self._scaling, = self.rng.spawn(1)
+        self._scaling, self._widening = self.rng.spawn(2)
 
     def upsample(self, size: _Pair) -> _Pair:
         """Factors by which a layer's output of this size is upsampled."""
@@ -97,12 +97,12 @@ class RandomBuilder:
         low, high = (-128, 127) if self.chance(0.5) else sorted(int(v) for v in self.rng.integers(-128, 128, 2))
         return Requantize(bias, multiplier, shift, target.zero_point, low, high)
 
-    def wide(self, stage: Requantize) -> Requantize:
-        """A first stage with a result of FIRST_BITS, of which sums make full use."""
+    def wide(self, stage: Requantize, rng: np.random.Generator, *, centred: bool = False) -> Requantize:
+        """A first stage with a result of FIRST_BITS, of which sums make full use; ``centred``: around 0."""
         limit = 1 << FIRST_BITS - 1
-        low, high = sorted(int(v) for v in self.rng.integers(-limit, limit, 2))
+        low, high = sorted(int(v) for v in rng.integers(-limit, limit, 2))
         return replace(stage, multiplier=np.minimum(2 * stage.multiplier, (1 << MULTIPLIER_BITS) - 1),
-                       zero_point=self.between(-1, 1), low=low, high=high)
+                       zero_point=0 if centred else int(rng.integers(-1, 2)), low=low, high=high)
 
     def residual(self, target: Tensor) -> Add | None:
         """An addition of any earlier tensor of the same shape, which gets made if it is wanted and not there."""
@@ -189,10 +189,13 @@ class RandomBuilder:
         requantize = self.requantize(channels, spread, target)
         residual = self.residual(target)
         if residual and self.chance(0.3):
-            requantize = self.wide(requantize)
+            requantize = self.wide(requantize, self.rng)
+        epilogue = self.epilogue(factors, target, residual)
+        if any(isinstance(op, Leaky) for op in epilogue) and self._widening.random() < 0.5:
+            requantize = self.wide(requantize, self._widening, centred=True)
         self.layers.append(Conv(f"layer{len(self.layers)}", source.name, target.name, weights=weights, groups=groups,
                                 depthwise=depthwise, stride=stride, pads=pads, requantize=requantize,
-                                epilogue=self.epilogue(factors, target, residual)))
+                                epilogue=epilogue))
         return target
 
     def pair(self, source: Tensor) -> Tensor:

@@ -7,6 +7,7 @@ import numpy as np
 
 from cores.arch.numerics import FIRST_BITS
 from gen.ir.epilogue.add import Add
+from gen.ir.epilogue.leaky import Leaky
 from gen.ir.epilogue.table import Table
 from gen.ir.tensor import Part, Requantize, Tensor
 from gen.onnx.arrangement import HEAD_BLOCK, VALUE_BLOCK
@@ -31,6 +32,7 @@ from gen.onnx.values import (
     Padded,
     Pending,
     PendingAdd,
+    PendingBend,
     PendingConcat,
     PendingOperation,
     PendingPixels,
@@ -75,6 +77,8 @@ def quantize(context: Context, value: Value | None, quantisation: Quantisation) 
                          quantisation)
         case PendingAdd():
             return _emit_sum(context, value, Result(context.node, quantisation))
+        case PendingBend():
+            return _emit_bend(context, value, Result(context.node, quantisation))
         case PendingOperation():
             return _emit_operation(context, value, quantisation)
         case PendingTable():
@@ -204,6 +208,29 @@ def _emit_sum(context: Context, value: PendingAdd, result: Result) -> Quantised:
         shift=shift, zero_point=zero_point, low=low, high=high,
         constant=-(middle.zero_point * multiplier_a + value.b.zero_point * multiplier_b))
     return graph.add_layer(replace(layer, order=value.order, moved_by=value.moved_by), first, added, result=result)
+
+
+def _emit_bend(context: Context, value: PendingBend, result: Result) -> Quantised:
+    """The layer with a LeakyRelu in its epilogue, in steps of the result, so that what is positive is rounded once.
+
+    Where the first stage does not reach as far below zero as the result does, what is negative is a layer of its own,
+    to which that of what is positive is added: one of both is zero, so either is rounded once.
+    """
+    graph, scale, zero_point = context.graph, result.quantisation.scale, result.quantisation.internal
+    low, high = _bounds(value.low, value.high, scale, zero_point)
+    lowest = max(real_range(graph, value.below)[0], (low - zero_point) * scale)
+    if value.slope is not None and value.slope <= 1 and lowest >= -(1 << FIRST_BITS - 1) * scale * value.slope:
+        layer, first, middle = _branch(graph, replace(value.above, name=value.below.name), (scale, 0))
+        multiplier, negative, shift = quantize_residual(1.0, value.slope)
+        bend = Leaky(middle=middle, multiplier=multiplier, negative=negative, shift=shift, zero_point=zero_point,
+                     low=low, high=high)
+        layer = replace(layer, nodes=(*value.below.nodes, *value.nodes), order=value.order, moved_by=value.moved_by)
+        return graph.add_layer(layer, first, bend, result=result)
+    above = settled(context, replace(value.above, low=max(value.above.low, 0.0)),
+                    Quantisation(scale, zero_point, False))
+    return _emit_sum(context, PendingAdd(
+        name=value.name, nodes=value.nodes, order=value.order, moved_by=value.moved_by, low=value.low, high=value.high,
+        a=replace(value.below, high=min(value.below.high, 0.0)), b=Real(above, scale, zero_point), apart=True), result)
 
 
 def _emit_operation(context: Context, value: PendingOperation, quantisation: Quantisation) -> Quantised:

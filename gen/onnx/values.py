@@ -22,9 +22,9 @@ from gen.onnx.model import Node
 from gen.onnx.windows import Windows
 
 __all__ = [
-    "Condition", "Constant", "Head", "Host", "Padded", "Pending", "PendingAdd", "PendingConcat", "PendingOperation",
-    "PendingPixels", "PendingPool", "PendingProduct", "PendingRows", "PendingTable", "Quantisation", "Quantised",
-    "QuantisedConstant", "QuantisedPadded", "RawInput", "Real", "Unquantised", "Value", "channels_first",
+    "Condition", "Constant", "Head", "Host", "Padded", "Pending", "PendingAdd", "PendingBend", "PendingConcat",
+    "PendingOperation", "PendingPixels", "PendingPool", "PendingProduct", "PendingRows", "PendingTable", "Quantisation",
+    "Quantised", "QuantisedConstant", "QuantisedPadded", "RawInput", "Real", "Unquantised", "Value", "channels_first",
     "channels_shape", "channels_with_gaps", "is_plain", "is_whole", "layout_steps",
 ]
 
@@ -227,6 +227,15 @@ class PendingOperation(Unquantised):
 
     real: Real
     operation: Callable[[Tensor, Quantisation, tuple[int, int]], StoreOp]
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class PendingBend(Unquantised):
+    """A layer's result ``above`` zero, and ``below`` zero that times ``slope``; None: one for each channel."""
+
+    above: Pending
+    below: Pending
+    slope: float | None
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

@@ -54,6 +54,30 @@ def test_leaky_relu_of_coarse_steps(rng: Rng, tmp_path: Path) -> None:
     assert differences(b, tmp_path).max() <= 1
 
 
+@pytest.mark.parametrize("number", [np.int8, np.uint8])
+@pytest.mark.parametrize(("alpha", "point", "layers"), [
+    (0.1, -110, 1), (0.1, 0, 2), (0.01, -126, 1), (0.5, 0, 1), (3.0, 0, 2), (0.0, -128, 1), (1.0, 0, 1)])
+def test_leaky_relu_of_a_result_that_is_not_quantised(alpha: float, point: int, layers: int, number: type, rng: Rng,
+                                                      tmp_path: Path) -> None:
+    """Where nine bits hold what is positive and what is negative of it in steps of the result, one layer."""
+    b = Builder(rng, number=number)
+    x = b.node("Conv", b.dequantize(b.input(1, 3, 8, 8)), b.weights(20, 3, 3, 3), b.bias(20))
+    y = b.quantize(b.node("LeakyRelu", x, alpha=alpha), 0.03, point + 128 * (number is np.uint8))
+    b.output(y)
+    graph, _ = check(b, tmp_path)
+    assert len(graph.layers) == layers
+
+
+def test_prelu_of_a_result_that_is_not_quantised(rng: Rng, tmp_path: Path) -> None:
+    b = Builder(rng)
+    x = b.node("Conv", b.dequantize(b.input(1, 3, 8, 8)), b.weights(20, 3, 3, 3), b.bias(20))
+    slopes = b.constant(np.linspace(0, 1.2, 20, dtype=np.float32).reshape(20, 1, 1))
+    y = b.requantize(b.node("PRelu", x, slopes), 0.03, 5)
+    b.output(b.quantize(b.node("Conv", y, b.weights(8, 20, 1, 1)), 0.03))
+    graph, _ = check(b, tmp_path)
+    assert len(graph.layers) == 3
+
+
 @pytest.mark.parametrize("alpha", [0.0, 1.0])
 def test_leaky_relu_that_is_none(alpha: float, rng: Rng, tmp_path: Path) -> None:
     b = Builder(rng)

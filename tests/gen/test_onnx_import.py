@@ -57,6 +57,17 @@ def test_conv(channels: int, group: int, out: int, attributes: dict, per_channel
 
 
 @pytest.mark.parametrize("number", [np.int8, np.uint8])
+def test_bytes_that_become_float(number: type, rng: Rng, tmp_path: Path) -> None:
+    """Pixels as bytes, which the model itself makes numbers of -1 to 1 before it quantises these."""
+    b = Builder(rng, number=number)
+    x = b.node("Transpose", b.node("Cast", b.input(1, 9, 10, 3), to=onnx.TensorProto.FLOAT), perm=[0, 3, 1, 2])
+    x = b.node("Div", b.node("Sub", x, b.constant(np.float32(127.5))), b.constant(np.float32(127.5)))
+    y = b.node("Conv", b.requantize(x, 0.0078, None if number == np.int8 else 128), b.weights(8, 3, 3, 3))
+    b.output(b.quantize(y, zero_point=20))
+    check(b, tmp_path)
+
+
+@pytest.mark.parametrize("number", [np.int8, np.uint8])
 def test_padding_that_is_quantised(number: type, rng: Rng, tmp_path: Path) -> None:
     """Pad, QuantizeLinear and DequantizeLinear in front of a Conv: its padding, and no layer of its own."""
     b = Builder(rng, number=number)

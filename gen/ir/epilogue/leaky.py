@@ -1,11 +1,12 @@
 """A layer's result with another factor where it is negative."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from cores.arch.isa import Opcode
+from cores.arch.numerics import FIRST_BITS
 from gen.ir.epilogue.base import Known, Setting
 from gen.ir.epilogue.second_stage import SecondStage
 from sim.store_operations import leaky
@@ -25,6 +26,7 @@ class Leaky(SecondStage):
     name, verb = "leaky", "scales negative values"
     opcode = Opcode.STORE_LEAKY
     cycles = 2
+    wide = True
     centred = True
 
     @property
@@ -37,6 +39,12 @@ class Leaky(SecondStage):
 
     def distance(self, apart: np.ndarray, known: Known, setting: Setting) -> np.ndarray:
         return apart * max(self.multipliers) * self.unit
+
+    def problems(self, setting: Setting) -> Iterator[str]:
+        yield from super().problems(setting)
+        first, limit = setting.first, 1 << FIRST_BITS - 1
+        if not -limit <= first.low - first.zero_point <= first.high - first.zero_point < limit:
+            yield f"what its first stage makes less that stage's zero point must be within {-limit}..{limit - 1}"
 
     def encode(self, *, broadcast: bool) -> dict[str, int]:
         return {**super().encode(broadcast=broadcast), "multiplier": self.multiplier, "negative": self.negative}

@@ -18,6 +18,7 @@ from gen.onnx.registry import Inputs, Registry, at
 from gen.onnx.values import (
     Pending,
     PendingAdd,
+    PendingBend,
     PendingOperation,
     PendingTable,
     Quantisation,
@@ -49,7 +50,9 @@ def clip(context: Context, inputs: Inputs) -> Value:
 
 @HANDLERS.handles("LeakyRelu", conditions=(
     "of a quantised tensor, in the layer in front of it if nothing else reads that and it adds nothing, else as a "
-    "copy; two cycles of the store engine for each pixel of a block. The slope must not be negative"))
+    "copy; two cycles of the store engine for each pixel of a block. Of a layer's unquantised result in that layer, "
+    "which is there twice, once for what is negative, where nine bits do not hold both. The slope must not be "
+    "negative"))
 def leaky_relu(context: Context, inputs: Inputs) -> Value:
     return _bent(context, inputs[0], float(context.node.attributes.get("alpha", 0.01)), "alpha")
 
@@ -63,6 +66,8 @@ def prelu(context: Context, inputs: Inputs) -> Value:
     slopes = constant(at(inputs, 1), "the slope")
     if slopes.size == 1 or not np.ptp(slopes):
         return _bent(context, inputs[0], float(slopes.flat[0]), "the slope")
+    if isinstance(inputs[0], Pending) and slopes.min() >= 0:
+        return _bent_layer(context, inputs[0], slopes.astype(np.float64))
     real, slopes = context.activation(inputs[0]), slopes.astype(np.float64)
     return _bent_by_channel(context, real, slopes) if slopes.max() > 1 else _less_below_zero(context, real, slopes)
 
@@ -100,14 +105,28 @@ def _end(context: Context, real: Real, what: str, *, low: bool) -> Real:
     return replace(real, quantised=graph.add_layer(layer, stage, result=Result(None, kept)))
 
 
+def _bent_layer(context: Context, value: Pending, slopes: np.ndarray) -> PendingBend:
+    """A layer's unquantised result, times ``slopes``, none of which is negative, where that is."""
+    name = context.node.name
+    scaled = affine(context, value, slopes, np.zeros(1))
+    assert isinstance(scaled, Pending)
+    return PendingBend(name=name, nodes=(name,), order=value.order, moved_by=value.moved_by,
+                       above=replace(value, name=f"{name}/positive", nodes=()),
+                       below=replace(scaled, nodes=value.nodes), slope=float(slopes[0]) if slopes.size == 1 else None)
+
+
 def _bent(context: Context, value: Value | None, slope: float, what: str) -> Value:
     """``value``, times ``slope`` where it is negative; rounded once, after the rounding of ``value``."""
     if not 0 <= slope < np.inf:
         raise NodeError(f"{what} must not be negative, not {slope:g}: the machine has no falling activation functions",
                         code="unsupported-form")
-    node, real = context.node, context.activation(value)
+    if isinstance(value, Pending) and slope not in (0, 1):
+        return _bent_layer(context, value, np.full(1, slope))
+    node, real = context.node, value if isinstance(value, Pending) else context.activation(value)
     if slope == 1:
         return real
+    if isinstance(real, Pending):
+        return real.clipped(0.0, np.inf, node.name)
     if slope == 0:
         return replace(copy(context, real), low=0.0)
 

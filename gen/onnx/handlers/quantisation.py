@@ -104,6 +104,17 @@ def dequantized(value: Value | None, scale: Value | None, point: Value | None, a
     return Real(value, number, quantisation.internal)
 
 
+@HANDLERS.handles("Cast", place=Place.COMPILER, conditions=(
+    "of int8 or uint8 to float32 as a DequantizeLinear with the scale 1, as where a model takes pixels as bytes; any "
+    "other that is not to the type that a value has already as part of a table, or by the processor"))
+def cast(context: Context, inputs: Inputs) -> Value:
+    value, to = inputs[0], int(context.node.attributes["to"])
+    if not isinstance(value, Quantised) or to != TensorProto.FLOAT:
+        raise NodeError(f"makes {helper.tensor_dtype_to_np_dtype(to)} of what it reads; a layer reads and makes int8 "
+                        "and uint8, which alone can become float32", code="value-type")
+    return Real(value, 1.0, -128 if value.unsigned else 0)
+
+
 def _quantised_last(value: Host) -> bool:
     """Whether a quantised result of the processor is unsigned."""
     steps = [step for step in value.steps if step.kind in ("quantize", "dequantize", "softmax")]
