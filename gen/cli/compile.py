@@ -13,6 +13,7 @@ from gen.cli.html import add_html_option, command_line, require_html, write_html
 from gen.cli.machine import (
     add_machine_options,
     chosen_board,
+    chosen_by_model,
     chosen_config,
     chosen_for,
     compile_options,
@@ -207,8 +208,9 @@ def _write_page(arguments: argparse.Namespace, application: "Application", helpf
 
     board, config = chosen_board(arguments), application.workloads[0].program.config
     with status(f"report of {arguments.model.name}") as remark:
-        report = whole_report(application, arguments.model, board=board, clock=clock_of(board, config),
-                              command=command_line(), helpful=helpful or None, progress=remark)
+        report = whole_report(
+            dataclasses.replace(application, chosen=chosen_by_model(arguments)), arguments.model, board=board,
+            clock=clock_of(board, config), command=command_line(), helpful=helpful or None, progress=remark)
     write_html(arguments.html, report)
 
 

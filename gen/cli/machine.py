@@ -209,6 +209,11 @@ def say_not_chosen(arguments: argparse.Namespace) -> None:
                        "plain machine is taken, --macs, --features or --board say another", soft_wrap=True)
 
 
+def chosen_by_model(arguments: argparse.Namespace) -> str:
+    """`gen.run.application.Application.chosen`, of settled ``arguments``."""
+    return getattr(arguments, "by_model", "")
+
+
 def _settle(arguments: argparse.Namespace, calibration: "Calibration | None" = None, samples: Path | None = None
             ) -> None:
     """Have what --for MODEL and --features auto leave open chosen, and put it in their place."""
@@ -235,7 +240,7 @@ def _settle(arguments: argparse.Namespace, calibration: "Calibration | None" = N
     purposes = [_purpose(arguments)] if named else MODEL_PURPOSES
     arguments.purpose, arguments.features = choose_machine(
         arguments, model, chosen_board(arguments), purposes, given, calibration, samples)
-    arguments.by_model = True
+    arguments.by_model = "units" if named else "machine"
 
 
 def _purpose(arguments: argparse.Namespace) -> str:
@@ -265,7 +270,7 @@ def machine_words(config: NpuConfig, board: str | None) -> str:
 
 def machine_facts(config: NpuConfig, board: str | None, arguments: argparse.Namespace | None = None) -> dict[str, Any]:
     """`described` for scripts; ``build``: the command, or ""."""
-    build = "" if arguments is None or not hasattr(arguments, "by_model") else _built_by(arguments)
+    build = _built_by(arguments) if arguments is not None and chosen_by_model(arguments) else ""
     return {"board": board, "macs": config.macs, "features": list(config.features), "build": build}
 
 
@@ -414,9 +419,9 @@ def open_given(arguments: argparse.Namespace, path: Path, *, samples: Path | Non
                                                  lambda features: chosen_config(arguments, features))
     if again:
         return application
-    if hasattr(arguments, "by_model"):
+    if chosen_by_model(arguments):
         messages.print(f"the machine is built by: {_built_by(arguments)}", soft_wrap=True)
     say_not_chosen(arguments)
     say_missing(application, missing, chosen_board(arguments).name)
     say(application.remarks)
-    return application
+    return dataclasses.replace(application, chosen=chosen_by_model(arguments))

@@ -47,21 +47,46 @@ _CAUSES = {"idle_pixels": "idle pixel lanes", "idle_lanes": "idle channel lanes"
            "wait_load": "activations to be loaded", "wait_store": "results to be stored",
            "short_steps": "steps shorter than the pipeline", "setup": "setup between instructions",
            "idle": "the program's start and end"}
-#: What can be done.
+@dataclass(frozen=True)
+class _Help:
+    """``why`` cycles are lost; what can be done, ``ways`` that ``do`` so, and what is ``left`` without any of them. A
+    way goes with the unit that it would add, or with what else of the machine it would have chosen for the model."""
+
+    why: str
+    ways: Sequence[tuple[str, str]] = ()
+    do: str = ""
+    left: str = ""
+
+    def words(self, features: Sequence[str] = (), chosen: str = "") -> str:
+        """Without the ways that a machine has gone: of these ``features``, and `Application.chosen`."""
+        gone = {*features, *({"": (), "units": ("units", "fusion"), "machine": ("units", "fusion", "machine")}[chosen])}
+        ways = [way for way, adds in self.ways if adds not in gone]
+        if not ways:
+            return f"{self.why}; {self.left}"
+        listed = " or ".join([", ".join(ways[:-1]), ways[-1]] if len(ways) > 1 else ways)
+        return f"{self.why}; {listed}{self.do and ' ' + self.do}"
+
+
+_ROOM = "results that stay on the chip (--features fusion)", "fusion"
+_FASTER_MEMORY = "a faster memory", ""
 _HELPS = {
-    "idle_pixels": "rows are no multiple of the pixel lanes; fewer of these (--pixel-lanes), or an input of another "
-                   "size, lose less",
-    "idle_lanes": "layers have fewer channels than the array has lanes, or are depthwise; other lanes (--for MODEL) or "
-                  "units (--features auto) use them",
-    "wait_weights": "memory brings weights too slowly for the work that they are for; pruned ones (--density), a wider "
-                    "bus or a faster memory bring them sooner",
-    "wait_load": "memory brings activations too slowly; more room on the chip (--input-depth), results that stay there "
-                 "(--features fusion), or a faster memory",
-    "wait_store": "memory takes results too slowly; results that stay on the chip (--features fusion), or a faster "
-                  "memory",
-    "short_steps": "steps have too few words of weights; a machine of fewer --macs loses little here",
-    "setup": "layers are small for the machine; one of fewer --macs loses little here",
-    "idle": "the model is small; nothing in it is worth a change"}
+    "idle_pixels": _Help("rows are no multiple of the pixel lanes", left=(
+        "fewer of these (--pixel-lanes), or an input of another size, lose less")),
+    "idle_lanes": _Help(
+        "layers have fewer channels than the array has lanes, or are depthwise",
+        [("other lanes (--for MODEL)", "machine"), ("units (--features auto)", "units")], "use them",
+        "lanes and units are those that suit the model best; one of fewer --macs loses less"),
+    "wait_weights": _Help(
+        "memory brings weights too slowly for the work that they are for",
+        [("pruned ones (--density)", ""), ("a wider bus", ""), _FASTER_MEMORY], "bring them sooner"),
+    "wait_load": _Help(
+        "memory brings activations too slowly",
+        [("more room on the chip (--input-depth)", ""), _ROOM, _FASTER_MEMORY], "saves time"),
+    "wait_store": _Help("memory takes results too slowly", [_ROOM, _FASTER_MEMORY], "saves time"),
+    "short_steps": _Help("steps have too few words of weights",
+                         left="a machine of fewer --macs loses little here"),
+    "setup": _Help("layers are small for the machine", left="one of fewer --macs loses little here"),
+    "idle": _Help("the model is small", left="nothing in it is worth a change")}
 #: Units that a report names.
 _UNITS = 2
 #: Share of a total from which a finding is worth a line.
@@ -140,6 +165,8 @@ def _layers(application: Application, timings: Sequence[dict[str, Any]]) -> list
 
 def _findings(subject: Subject, total: Mapping[str, Any], layers: Sequence[Layer]) -> list[str]:
     cycles = max(1, total["cycles"])
+    config = subject.measured[0].program.config
+    help_ = {cause: one.words(config.features, subject.application.chosen) for cause, one in _HELPS.items()}
     found = [_where(subject)]
     most = max(layers, key=lambda layer: layer.cycles)
     found.append(f"{most.name} costs most: {100 * most.cycles / cycles:.0f} % of the cycles, "
@@ -153,29 +180,31 @@ def _findings(subject: Subject, total: Mapping[str, Any], layers: Sequence[Layer
     ranked = [(cause, spent) for cause, spent in sorted(lost.items(), key=lambda item: -item[1])
               if not (cause == "idle_lanes" and streams >= spent)]
     large = [(cause, spent) for cause, spent in ranked[:2] if spent >= _WORTH * cycles]
-    found += [f"{100 * spent / cycles:.0f} % of all cycles go to {_CAUSES[cause]}: {_HELPS[cause]}."
+    found += [f"{100 * spent / cycles:.0f} % of all cycles go to {_CAUSES[cause]}: {help_[cause]}."
               for cause, spent in large]
     found += [f"By trial on the time model, {one}." for one in subject.faster[:_UNITS]]
     if len(found) == 2 and total["utilisation"] < _BUSY and ranked and ranked[0][1]:
-        found.append(many_causes(ranked, cycles))
+        found.append(many_causes(ranked, cycles, help_))
         cause, spent = _largest_loss(most)
         if cause != ranked[0][0] and spent >= _WORTH * most.cycles:
-            found.append(f"In {most.name} it is {_CAUSES[cause]}: {_HELPS[cause]}.")
+            found.append(f"In {most.name} it is {_CAUSES[cause]}: {help_[cause]}.")
+    if subject.application.chosen:
+        found.append("The machine's units were chosen for this model: no other one pays.")
     if total["utilisation"] >= _BUSY and not streams:
         pruned = " or pruned weights (--density 0.25 to try, the command prune in earnest)"
-        config = subject.measured[0].program.config
         found.append(f"The multipliers have work {100 * total['utilisation']:.0f} % of the time: more of them (--macs)"
                      f"{pruned if config.groups_dense > 1 else ''} are what makes it faster.")
     return found
 
 
-def many_causes(ranked: Sequence[tuple[str, int]], cycles: int) -> str:
-    """What is said where no cause takes much by itself. ``ranked``: causes and their cycles, the largest first."""
+def many_causes(ranked: Sequence[tuple[str, int]], cycles: int, help_: Mapping[str, str]) -> str:
+    """What is said where no cause takes much by itself. ``ranked``: causes and their cycles, the largest first;
+    ``help_``: against each."""
     (cause, spent), *others = ((cause, spent) for cause, spent in ranked if spent)
     rest = ", ".join(f"{100 * more / cycles:.0f} % to {_CAUSES[other]}" for other, more in others[:2]
                      if more >= _WORTH / 5 * cycles)
     return (f"No single cause takes much: {100 * spent / cycles:.0f} % of all cycles go to {_CAUSES[cause]}"
-            f"{f', {rest}' if rest else ''}. The first: {_HELPS[cause]}.")
+            f"{f', {rest}' if rest else ''}. The first: {help_[cause]}.")
 
 
 def _simulation(subject: Subject) -> str:

@@ -60,11 +60,11 @@ def whole_report(application: Application, path: Path, *, board: Board, clock: C
     progress("values beside onnxruntime's")
     values, found_there = beside_onnxruntime(application)
     right = answers(application, samples)
-    if helpful is None:
+    if helpful is None and not application.chosen:      # of which all have been tried
         helpful = faster(application, board, memory=memory, mhz=clock.mhz, progress=progress)
     progress("putting the report together")
     return report_of(Subject(
         application=application, path=path, measured=found, host_seconds=seconds, target=target, board=board,
-        clock=clock, memory=memory, command=command, noise=noise, noise_words=words, faster=helpful,
+        clock=clock, memory=memory, command=command, noise=noise, noise_words=words, faster=helpful or (),
         counted=run, onnxruntime=values, onnxruntime_words=found_there, answers=right,
         host={} if application.partition is None else dict(application.partition.host)))

@@ -63,6 +63,8 @@ class Application:
     remarks: Sequence[str] = ()
     #: Cuts the model, if that was cut, for another machine. Raises GraphError.
     cut_again: Callable[[Machine], Partition] | None = None
+    #: What of the machine was chosen for the model: its ``units``, the whole ``machine``, or nothing that is known.
+    chosen: str = ""
 
     @property
     def batch(self) -> int:

@@ -18,7 +18,7 @@ from gen.program.file import load_program
 from gen.report.check import require_fitting
 from gen.report.columns import pack, unpack
 from gen.report.document import Report
-from gen.report.make import many_causes, model_digest
+from gen.report.make import _HELPS, many_causes, model_digest
 from gen.report.page import page_of
 from gen.report.read import read_reports
 from gen.report.trace import trace_of
@@ -219,9 +219,32 @@ def test_each_layer_says_what_its_mode_is(model: str, capsys: pytest.CaptureFixt
 
 def test_what_to_do_where_no_cause_is_large():
     """Seven hundredths for one cause and five for another: the larger is what there is to do something about."""
-    found = many_causes([("wait_load", 70), ("setup", 50), ("idle", 3), ("wait_store", 0)], 1000)
+    found = many_causes([("wait_load", 70), ("setup", 50), ("idle", 3), ("wait_store", 0)], 1000, {
+        cause: one.words() for cause, one in _HELPS.items()})
     assert found.startswith("No single cause takes much: 7 % of all cycles go to activations to be loaded, 5 % to "
                             "setup between instructions. The first: memory brings activations too slowly;")
+
+
+@pytest.mark.parametrize(("cause", "features", "chosen", "said", "unsaid"), [
+    ("idle_lanes", (), "", "other lanes (--for MODEL) or units (--features auto) use them", "best"),
+    ("idle_lanes", (), "units", "other lanes (--for MODEL) use them", "auto"),
+    ("idle_lanes", (), "machine", "one of fewer --macs loses less", "--for"),
+    ("wait_load", (), "", "(--input-depth), results that stay on the chip (--features fusion) or a faster", "best"),
+    ("wait_load", ("depthwise", "fusion"), "", "(--input-depth) or a faster memory saves time", "fusion"),
+    ("wait_store", (), "units", "too slowly; a faster memory saves time", "fusion"),
+    ("setup", (), "machine", "one of fewer --macs loses little here", "best"),
+])
+def test_nothing_that_is_done_is_advised(cause: str, features: tuple[str, ...], chosen: str, said: str, unsaid: str):
+    words = _HELPS[cause].words(features, chosen)
+    assert said in words and unsaid not in words
+
+
+def test_units_that_were_chosen_are_not_tried_again(
+        model: str, capsys: pytest.CaptureFixture, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("gen.report.whole.faster", lambda *_, **__: pytest.fail("tried"))
+    found = report(capsys, model, "--macs", "64", "--features", "auto")
+    assert "The machine's units were chosen for this model: no other one pays." in found.findings
+    assert not [one for one in found.findings if "--features auto" in one or "--features fusion" in one]
 
 
 def test_names_do_not_end_a_script(model: str, capsys: pytest.CaptureFixture):

@@ -15,7 +15,7 @@ from tests.site.machine import instructions_page, registers_page
 from tests.site.notebooks import notebook_page, notebook_pages
 from tests.site.python import python_pages
 
-__all__ = ["BESIDE", "GENERATED", "beside_text", "led_anew", "navigation"]
+__all__ = ["BESIDE", "GENERATED", "SCRIPT", "beside_text", "elsewhere", "led_anew", "navigation"]
 
 #: Place in the site -> document of the repository that is outside of docs/, or no Markdown.
 BESIDE = {
@@ -36,6 +36,12 @@ GENERATED: dict[str, Callable[[], str]] = {
     **python_pages(),
 }
 
+#: What the search of pages from the disk needs.
+SCRIPT = Path(__file__).parent / "iframe-worker.js"
+
+#: Where a page has a browser fetch something from.
+_FETCHED = re.compile(r'<(?:script|img|iframe|link[^>]* rel="?(?:stylesheet|preload|icon)"?)\b[^>]*?'
+                      r' (?:src|href)="?((?:https?:)?//[^">\s]+)')
 _LINK = re.compile(r"(?<!!)\[((?:[^\[\]]|\[[^\]]*\])*)\]\(([^)\s]+)\)")
 _FENCE = re.compile(r"^(```.*?^```)", re.M | re.S)
 
@@ -53,6 +59,11 @@ def navigation() -> list[str]:
     """The pages that mkdocs.yml has in its menus, by their places."""
     menus = (ROOT / "mkdocs.yml").read_text().partition("\nnav:\n")[2]
     return re.findall(r"^ +- (?:.*: )?(\S+\.md)$", menus, re.M)
+
+
+def elsewhere(page: str) -> list[str]:
+    """The addresses from which a page of the site, as HTML, fetches what it needs."""
+    return _FETCHED.findall(page)
 
 
 def led_anew(markdown: str, page: str, has: Callable[[str], bool]) -> str:

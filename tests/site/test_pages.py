@@ -1,6 +1,7 @@
 """What is generated has all of what it is generated from, and links lead somewhere."""
 
 import re
+from pathlib import Path
 
 import pytest
 
@@ -10,10 +11,11 @@ from cores.arch.registers import COUNTERS, REGISTERS
 from gen.cli import COMMANDS, make_parser
 from gen.options import CompileOptions
 from tests import ROOT
+from tests.gen.browser import opened
 from tests.site.commands import commands_page
 from tests.site.comments import fields_table
 from tests.site.machine import instructions_page, registers_page
-from tests.site.pages import GENERATED, led_anew
+from tests.site.pages import GENERATED, SCRIPT, elsewhere, led_anew
 
 
 @pytest.mark.slow
@@ -62,3 +64,24 @@ def test_all_of_the_package_is_there():
 def test_links_are_led_anew(page: str, given: str, expected: str):
     pages = {str(path.relative_to(ROOT / "docs")) for path in (ROOT / "docs").rglob("*.md")}
     assert led_anew(given, page, pages.__contains__) == expected
+
+
+def test_what_a_page_fetches_from_elsewhere():
+    assert elsewhere('<script src="https://unpkg.com/iframe-worker/shim"></script><img src=//x.org/a.png alt=""> '
+                     '<link rel="stylesheet" href="http://y.org/a.css">') == [
+        "https://unpkg.com/iframe-worker/shim", "//x.org/a.png", "http://y.org/a.css"]
+    assert elsewhere('<script src="iframe-worker.js"></script><a href="https://x.org">x</a><img src="../a.png">'
+                     '<link rel="canonical" href="https://x.org/a.html"><img src="data:image/png;base64,//x">') == []
+
+
+@pytest.mark.full
+def test_search_from_the_disk(tmp_path: Path):
+    """The search's script hears messages and answers, as that of a worker, without a server and without a network."""
+    (tmp_path / "worker.js").write_text('addEventListener("message", event => postMessage(event.data + 1));')
+    page = tmp_path / "page.html"
+    page.write_text(f'''<html><head><title>none</title><script>{SCRIPT.read_text()}</script></head><body><script>
+const worker = new Worker("worker.js");
+worker.addEventListener("message", event => {{ document.title = `heard ${{event.data}}`; }});
+worker.postMessage(41);
+</script></body></html>''')
+    assert "<title>heard 42</title>" in opened(page, tmp_path, "--virtual-time-budget=5000").stdout
