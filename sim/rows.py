@@ -128,13 +128,19 @@ def exponentials(channels: int, scale: float) -> Rows:
 def moments(channels: int, scale: float, zero_point: int, epsilon: float, *, centred: bool) -> tuple[Rows, float]:
     """Normalisation of ``channels`` values of step ``scale``, and the step of its results.
 
-    ``centred``: their mean is subtracted; ``epsilon`` is added to the mean of the squares.
+    ``centred``: their mean is subtracted; ``epsilon`` is added to the mean of the squares. Raises ValueError for one
+    that is beyond the numbers that the machine has roots of, beside the mean square of values over the whole range.
     """
+    base = _places(channels) - 8 + EPSILON_PLACES // 2
+    added, room = round(epsilon * (channels / scale) ** 2 * (1 << EPSILON_PLACES)), 1 << 2 * (base + SHIFTS)
+    largest = min((1 << EPSILON_BITS) - 1, room - (channels**2 << 14 + EPSILON_PLACES))
+    if added > largest:
+        raise ValueError(f"epsilon is {added / largest:.3g} times the largest that it can be beside steps of "
+                         f"{scale:.3g}")
     rows = Rows(
         1, channels, zero_point=0 if centred else zero_point,
         centred=int(centred), mean=min(round((1 << MEAN_PLACES) / channels), (1 << MEAN_PLACES) - 1) * centred,
-        epsilon=min(round(epsilon * (channels / scale) ** 2 * (1 << EPSILON_PLACES)), (1 << EPSILON_BITS) - 1),
-        base=_places(channels) - 8 + EPSILON_PLACES // 2)
+        epsilon=added, base=base)
     return rows, moment_step(channels)
 
 

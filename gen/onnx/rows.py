@@ -103,7 +103,10 @@ def normalised(context: Context, value: Real, epsilon: float, gamma: np.ndarray,
         return None
     real, heads = found
     real = _narrowed(context, real)
-    rows, step = moments(real.order.shape[-1], real.scale, real.zero_point, epsilon, centred=centred)
+    try:
+        rows, step = moments(real.order.shape[-1], real.scale, real.zero_point, epsilon, centred=centred)
+    except ValueError as error:
+        raise NodeError(f"its {error}: it hardly normalises what it reads", code="bad-scale") from None
     sizes = np.maximum(np.abs(gamma), np.abs(gamma).max() * _SMALLEST)
     return _pending(context, real, rows=rows, heads=heads, scale=step * sizes, bias=beta, turned=gamma < 0)
 

@@ -131,6 +131,20 @@ def test_rows_with_results_of_too_many_bits(rng: Rng, tmp_path: Path) -> None:
         compile_kept(imported.graph, CONFIG)
 
 
+def test_epsilon_beside_small_values(rng: Rng, seed: int, tmp_path: Path) -> None:
+    """Rows that hardly vary, as in a block that training has given up: the machine's roots are of 43 bits."""
+    for step in (4e-5, 1e-6):
+        b = Builder(rng, opset=17)
+        x = b.dequantize(b.input(1, 9, 20), step, 3)
+        y = b.node("LayerNormalization", x, b.constant(np.ones(20, np.float32)))
+        b.output(b.quantize(y, 250 * step, 0), rank=3)
+        if step > 1e-5:
+            checked(b, tmp_path, seed, "normalise")
+        else:
+            with raises(GraphError, "bad-scale", match="hardly normalises"):
+                load_model(b.save(tmp_path), machine=MACHINE)
+
+
 def test_what_is_refused(rng: Rng, tmp_path: Path) -> None:
     for code, gamma, axis, machine in [
             ("needs-unit", 1, -1, Machine()), ("bad-scale", 0, -1, MACHINE),

@@ -116,6 +116,18 @@ def test_a_network(rng: Rng, tmp_path: Path) -> None:
     assert not host(compiled(b.quantised(y), tmp_path, NpuConfig.preset(16), rng))
 
 
+def test_signs_of_an_input(rng: Rng, tmp_path: Path) -> None:
+    """The processor makes them; all that has weights is on the accelerator."""
+    b = QuantBuilder(rng, [1, 20])
+    one = b.constant(np.float32(1))
+    y = b.node("BipolarQuant", b.node("Sub", "x", b.constant(np.float32(0.1))), one, domain=DOMAINS[1])
+    for size in ((20, 24), (24, 8)):
+        y = b.node("MatMul", y, b.node("BipolarQuant", b.weights(*size), one, domain=DOMAINS[1]))
+        y = b.node("BipolarQuant", y, one, domain=DOMAINS[1])
+    found = compiled(b.quantised(y), tmp_path, NpuConfig.preset(16), rng)
+    assert not {"MatMul", "Gemm"} & {node.op for node in found.partition.model.nodes if node.name in host(found)}
+
+
 @pytest.mark.slow
 def test_a_network_of_signs(rng: Rng, tmp_path: Path) -> None:
     """BipolarQuant of activations and weights: a layer of the binary unit."""

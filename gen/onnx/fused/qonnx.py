@@ -134,8 +134,15 @@ def bipolar(fused: Fused) -> None:
     below = fused.make("Less", fused.given(0), fused.constant(np.float32(0), "zero"), what="below")
     sign = fused.make("Where", below, fused.constant(np.float32(-1), "minus"), fused.constant(np.float32(1), "plus"),
                       what="sign")
-    fused.make("Mul", sign, fused.constant(scale.astype(np.float32), "scale"), result=fused.node.output[0],
-               what="scaled")
+    factor = fused.constant(scale.astype(np.float32), "scale")
+    if scale.size > 1:
+        fused.make("Mul", sign, factor, result=fused.node.output[0], what="scaled")
+        return
+    # Signs of an input are the processor's: what reads them needs them as integers.
+    scaled = fused.make("Mul", sign, factor, what="scaled")
+    grid = fused.constant(scale.astype(np.float32).reshape(()), "step"), fused.constant(np.int8(0), "zero_point")
+    quantised = fused.make("QuantizeLinear", scaled, *grid, what="quantised")
+    fused.make("DequantizeLinear", quantised, *grid, result=fused.node.output[0], what="dequantised")
 
 
 SPREADS: Spreads = {(domain, op): make for domain in DOMAINS
