@@ -70,8 +70,8 @@ def possible(order: np.ndarray) -> np.ndarray:
     """``order`` as it is. Raises NodeError for one without elements, or without axes."""
     if not order.size:
         raise NodeError("leaves nothing of its input", code="bad-shape")
-    if order.ndim < 2:
-        raise NodeError(f"makes shape {order.shape} of one sample, without an axis of channels", code="bad-shape")
+    if not order.ndim:
+        raise NodeError("makes a number without axes of one sample, where a layer has channels", code="bad-shape")
     return order
 
 

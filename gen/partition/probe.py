@@ -135,7 +135,7 @@ class _Prober(Importer):
         if name in self._types and not is_known(type_):
             self.open.add(name)
         # Shapes in the file may be anything: none below 1, and no more values than a layer may have.
-        possible = len(shape) > 1 and min(shape) > 0 and prod(shape) <= MAX_VALUES
+        possible = shape and min(shape) > 0 and prod(shape) <= MAX_VALUES
         if type_.elem_type not in _NUMBERS:
             return Outside(node.name, _number(type_.elem_type))  # type: ignore[return-value]
         if not possible:

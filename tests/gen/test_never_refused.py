@@ -73,6 +73,27 @@ def test_strides(rng: np.random.Generator, tmp_path: Path) -> None:
     assert found.partition is not None and found.partition.subgraphs == 2
 
 
+@pytest.mark.parametrize("quantised", [False, True])
+def test_vectors(quantised: bool, rng: np.random.Generator, tmp_path: Path) -> None:
+    """An input and an output without an axis of samples, which have nothing but channels."""
+    b = Builder(rng)
+    x = b.node("Unsqueeze", b.input(20, number=np.float32), b.constant([0])) if not quantised else b.node(
+        "Reshape", b.requantize(b.input(20, number=np.float32), 0.02, 0), b.constant([1, 20]))
+    x = x if quantised else b.requantize(x, 0.02, 0)
+    y = b.requantize(b.node("Relu", b.node("MatMul", x, b.weights(20, 16, axis=1))), 0.03, -128)
+    y = b.requantize(b.node("MatMul", y, b.weights(16, 10, axis=1)), 0.03, 0)
+    b.output(b.node("Squeeze", y, b.constant([0])), np.float32, rank=1)
+    path, values = b.save(tmp_path), rng.random((3, 20)).astype(np.float32)
+    application = open_application(path, CONFIG)
+    assert not host(application)
+    found = run_model(application, Samples({"x": values}, None), "functional")
+    session = ort.InferenceSession(path.read_bytes(), providers=["CPUExecutionProvider"])
+    wanted = np.stack([session.run(None, {"x": value})[0] for value in values])
+    (made,) = found.outputs.values()
+    assert found.mismatches == 0 and made.shape == wanted.shape == (3, 10)
+    assert np.abs(made - wanted).max() < 0.031
+
+
 def test_all_of_a_kind_are_left_at_once(rng: np.random.Generator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
                                         ) -> None:
     """Each round partitions the model anew: one for each layer would take quadratic time."""
