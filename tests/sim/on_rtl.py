@@ -1,6 +1,8 @@
 """Compiled graphs on the generated Verilog."""
 
 import random
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
 
 import numpy as np
 import pytest
@@ -15,11 +17,22 @@ from sim.rtl.run import RtlResult
 from tests.compiled import check_tensors, compile_kept, golden_tensors, random_image
 from tests.every_order import soil
 from tests.random_layers import random_inputs
+from tests.selection import with_full
 
 #: A small machine of several units for the tests of each, as it takes ten seconds to compile.
 UNITS = NpuConfig.preset(16, gather=1, product=1, table=1, input_depth=512)
 #: The same for those of transformers. Of one value a step no mask of values would be needed.
 ATTENTION = NpuConfig.preset(16, nnz_lanes=2, turn=1, rows=16, product=1, table=1, input_depth=512)
+
+
+def machines(configs: Mapping[str, NpuConfig], *full: str) -> Callable[..., Any]:
+    """The fixture ``machine`` of a module: the Verilog of each of these in turn; of those in ``full`` with `--full`."""
+    @pytest.fixture(scope="module", params=with_full(configs, *full))
+    def machine(request: pytest.FixtureRequest) -> Iterator[RtlMachine]:
+        with RtlMachine(configs[request.param], seed=1) as machine:
+            yield machine
+
+    return machine
 
 
 def random_bus(chance: random.Random) -> Bus:

@@ -23,7 +23,7 @@ from tests.gen.test_quantize_shifts import reactnet
 from tests.random_binary import random_binary_graph
 from tests.selection import with_full
 
-from .on_rtl import check_on_rtl
+from .on_rtl import check_on_rtl, machines
 from .programs import END, assemble
 
 #: As many rows as a step has beats, fewer and more; one and two pixels, two and four banks.
@@ -38,13 +38,7 @@ CONFIGS = {
                                          depthwise=1, local_store=1),
 }
 
-
-@pytest.fixture(scope="module", params=[
-    "16", "engine",
-    *(pytest.param(name, marks=pytest.mark.full) for name in ("32-pixel", "64", "128-depthwise", "engine-depthwise"))])
-def machine(request):
-    with RtlMachine(CONFIGS[request.param], seed=1) as machine:
-        yield machine
+machine = machines(CONFIGS, "32-pixel", "64", "128-depthwise", "engine-depthwise")
 
 
 def check(machine: RtlMachine, seed: int) -> set[str]:

@@ -7,13 +7,12 @@ import pytest
 
 from cores.config import NpuConfig
 from gen.ir.graph import Graph
-from sim.rtl import RtlMachine
 from tests.compiled import compile_random
 from tests.gen.test_compiler import conv_graph
 from tests.random_layers import random_graph
 from tests.selection import pairwise, with_full
 
-from .on_rtl import check_bytes_and_cycles, check_on_rtl
+from .on_rtl import check_bytes_and_cycles, check_on_rtl, machines
 
 _SMALL = dict(input_depth=512, acc_depth=64, weight_depth=512)
 #: One channel for each multiplier, or a choice of two, and two groups of output lanes; four of eight lanes with taps
@@ -27,11 +26,7 @@ CONFIGS = {
     "512": NpuConfig.preset(512, "dense", depthwise=1),
 }
 
-
-@pytest.fixture(scope="module", params=with_full(CONFIGS, "two", "half", "256", "512"))
-def machine(request):
-    with RtlMachine(CONFIGS[request.param], seed=1) as machine:
-        yield machine
+machine = machines(CONFIGS, "two", "half", "256", "512")
 
 
 def dilated(weights: np.ndarray, by: int) -> np.ndarray:

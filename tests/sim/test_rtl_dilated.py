@@ -3,19 +3,14 @@
 import pytest
 
 from cores.config import NpuConfig
-from sim.rtl import RtlMachine
 from tests.gen.test_dilated import dilated_graph
 from tests.selection import with_full
 
-from .on_rtl import check_bytes_and_cycles
+from .on_rtl import check_bytes_and_cycles, machines
 
 CONFIGS = {"16": NpuConfig.preset(16), "64": NpuConfig.preset(64)}
 
-
-@pytest.fixture(scope="module", params=["16", pytest.param("64", marks=pytest.mark.full)])
-def machine(request):
-    with RtlMachine(CONFIGS[request.param], seed=1) as machine:
-        yield machine
+machine = machines(CONFIGS, "64")
 
 
 CASES = [((2, 2), (1, 1)), ((3, 2), (1, 1)), ((2, 4), (2, 2)), ((4, 6), (1, 1)), ((3, 1), (1, 1)), ((2, 3), (2, 1))]

@@ -24,18 +24,14 @@ from tests.errors import raises
 from tests.random_layers import random_graph, random_inputs
 
 from .cases import PARAMETERS, compute_set, load_set, requant, store_set
-from .on_rtl import random_bus
+from .on_rtl import machines, random_bus
 from .programs import END, assemble
 
 CONFIG = NpuConfig.preset(16)
 #: Cycles a machine may take to stop once it is told to: bursts under way, with the slowest bus of `random_bus`.
 STOPPING = 100_000
 
-
-@pytest.fixture(scope="module")
-def machine():
-    with RtlMachine(CONFIG, seed=1) as machine:
-        yield machine
+machine = machines({"16": CONFIG})
 
 
 class Workload:

@@ -16,10 +16,9 @@ from sim.rtl import Bus, RtlMachine, run_program
 from tests.compiled import compile_random
 from tests.gen.test_kept_tensors import chain, compiled
 from tests.random_layers import random_pairs
-from tests.selection import with_full
 
 from .local_programs import copy_program
-from .on_rtl import check_on_rtl
+from .on_rtl import check_on_rtl, machines
 from .programs import assemble, from_blocks
 
 CONFIGS = {
@@ -30,11 +29,7 @@ CONFIGS = {
                           weight_depth=512, depthwise=1, local_store=1),
 }
 
-
-@pytest.fixture(scope="module", params=with_full(CONFIGS, "64", "own taps"))
-def machine(request):
-    with RtlMachine(CONFIGS[request.param], seed=1) as machine:
-        yield machine
+machine = machines(CONFIGS, "64", "own taps")
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ from sim.rtl import RtlMachine
 from tests.gen.test_grouped import grouped_graph, pair_graph
 from tests.selection import with_full
 
-from .on_rtl import check_bytes_and_cycles
+from .on_rtl import check_bytes_and_cycles, machines
 
 _SMALL = dict(input_depth=512, acc_depth=64, weight_depth=512)
 #: Lanes that reach all channels of a block, and lanes with a choice of two.
@@ -19,11 +19,7 @@ CONFIGS = {
     "256": NpuConfig.preset(256, depthwise=1),
 }
 
-
-@pytest.fixture(scope="module", params=with_full(CONFIGS, "two", "256"))
-def machine(request):
-    with RtlMachine(CONFIGS[request.param], seed=1) as machine:
-        yield machine
+machine = machines(CONFIGS, "two", "256")
 
 
 #: Inputs and outputs of a group, and the layer's stride.

@@ -3,11 +3,9 @@
 import pytest
 
 from cores.config import NpuConfig
-from sim.rtl import RtlMachine
 from tests.random_int4 import random_int4
-from tests.selection import with_full
 
-from .on_rtl import check_bytes_and_cycles
+from .on_rtl import check_bytes_and_cycles, machines
 
 #: The rows of other units go through the chain by turns; words of one pixel; windows.
 CONFIGS = {
@@ -17,11 +15,7 @@ CONFIGS = {
     "fan-in 4": NpuConfig(oc_lanes=32, ic_lanes=16, nnz_lanes=4, select_fanin=4, input_depth=512, int4=1),
 }
 
-
-@pytest.fixture(scope="module", params=with_full(CONFIGS, "narrow", "fan-in 4"))
-def machine(request):
-    with RtlMachine(CONFIGS[request.param], seed=1) as machine:
-        yield machine
+machine = machines(CONFIGS, "narrow", "fan-in 4")
 
 
 def test_random_layers(machine, seed):

@@ -11,9 +11,8 @@ from sim.timing.dram import TICKS, DramTiming
 from tests.compiled import compile_random
 from tests.random_layers import random_graph
 from tests.random_parts import random_parts
-from tests.selection import with_full
 
-from .on_rtl import check_on_rtl
+from .on_rtl import check_on_rtl, machines
 
 #: One without and one with a choice of blocks in a set of outputs, one with a pixel at a time, narrow selection and as
 #: little memory as can be built; one for small devices; and the largest preset.
@@ -29,11 +28,7 @@ CONFIGS = {
     "1024": NpuConfig.preset(1024), "2048-dense": NpuConfig.preset(2048, "dense"),
 }
 
-
-@pytest.fixture(scope="module", params=with_full(CONFIGS, "64", "1024", "2048-dense"))
-def machine(request):
-    with RtlMachine(CONFIGS[request.param], seed=1) as machine:
-        yield machine
+machine = machines(CONFIGS, "64", "1024", "2048-dense")
 
 
 def check(machine: RtlMachine, seed: int, *, max_size: int) -> None:

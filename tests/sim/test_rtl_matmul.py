@@ -3,11 +3,9 @@
 import pytest
 
 from cores.config import NpuConfig
-from sim.rtl import RtlMachine
 from tests.random_products import product_graph, random_products
-from tests.selection import with_full
 
-from .on_rtl import ATTENTION, UNITS, check_bytes_and_cycles, check_each_instruction
+from .on_rtl import ATTENTION, UNITS, check_bytes_and_cycles, check_each_instruction, machines
 
 CONFIGS = {
     "turned": ATTENTION,
@@ -16,11 +14,7 @@ CONFIGS = {
                                local_store=1, input_depth=512, weight_depth=512),
 }
 
-
-@pytest.fixture(scope="module", params=with_full(CONFIGS, "gathered", "beside others"))
-def machine(request):
-    with RtlMachine(CONFIGS[request.param], seed=1) as machine:
-        yield machine
+machine = machines(CONFIGS, "gathered", "beside others")
 
 
 @pytest.mark.parametrize("sizes", [

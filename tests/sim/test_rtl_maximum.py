@@ -12,9 +12,8 @@ from sim.cycles import estimate
 from sim.rtl import Bus, RtlMachine
 from tests.random_cases import MACHINES
 from tests.random_maxima import random_maxima
-from tests.selection import with_full
 
-from .on_rtl import UNITS, check_on_rtl
+from .on_rtl import UNITS, check_on_rtl, machines
 
 CONFIGS = {
     "units": replace(UNITS, maximum=1),
@@ -24,11 +23,7 @@ CONFIGS = {
     "signs": replace(MACHINES["binary"], maximum=1, winograd=1),
 }
 
-
-@pytest.fixture(scope="module", params=with_full(CONFIGS, "tiles", "one pixel", "signs"))
-def machine(request):
-    with RtlMachine(CONFIGS[request.param], seed=1) as machine:
-        yield machine
+machine = machines(CONFIGS, "tiles", "one pixel", "signs")
 
 
 def check(machine: RtlMachine, seed: int, *, max_size: int, layers: int = 2) -> int:

@@ -2,17 +2,12 @@
 
 import pytest
 
-from sim.rtl import RtlMachine
 from tests.moves import ORDERS, move_graph
 from tests.selection import with_full
 
-from .on_rtl import ATTENTION, check_bytes_and_cycles
+from .on_rtl import ATTENTION, check_bytes_and_cycles, machines
 
-
-@pytest.fixture(scope="module")
-def machine():
-    with RtlMachine(ATTENTION, seed=1) as machine:
-        yield machine
+machine = machines({"attention": ATTENTION})
 
 
 @pytest.mark.parametrize("name", with_full(ORDERS, *(

@@ -21,6 +21,8 @@ from gen.zoo.transformer import pre_norm
 from sim.cycles import estimate
 from sim.rtl import Bus, RtlMachine
 
+from .on_rtl import machines
+
 #: As the figures of these networks have it (`gen bench recent`).
 CONFIG = NpuConfig.preset(256, depthwise=1, local_store=1, gather=1, table=1, rows=64, turn=1)
 #: The memory of a board, and one that pauses.
@@ -38,11 +40,7 @@ NETWORKS = {
     "DeiT-Tiny's block": Network(name="block", title="DeiT-Tiny's block", layers=_block, size=(197, 192), channels=1),
 }
 
-
-@pytest.fixture(scope="module")
-def machine():
-    with RtlMachine(CONFIG, seed=1) as machine:
-        yield machine
+machine = machines({"256": CONFIG})
 
 
 @pytest.fixture(scope="module", params=NETWORKS)

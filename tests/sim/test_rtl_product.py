@@ -14,9 +14,8 @@ from sim.cycles import estimate
 from sim.rtl import Bus, RtlMachine
 from tests.compiled import compile_kept, compile_random
 from tests.random_layers import random_graph, random_pairs, with_products
-from tests.selection import with_full
 
-from .on_rtl import UNITS, check_on_rtl
+from .on_rtl import UNITS, check_on_rtl, machines
 
 CONFIGS = {
     "16": UNITS,
@@ -25,11 +24,7 @@ CONFIGS = {
     "winograd": NpuConfig.preset(16, product=1, winograd=1, gather=1, binary_rows=2, ic_lanes=32, oc_lanes=32),
 }
 
-
-@pytest.fixture(scope="module", params=with_full(CONFIGS, "fused", "winograd"))
-def machine(request):
-    with RtlMachine(CONFIGS[request.param], seed=1) as machine:
-        yield machine
+machine = machines(CONFIGS, "fused", "winograd")
 
 
 def check(machine: RtlMachine, seed: int, *, max_size: int) -> list[tuple[int, int]]:

@@ -2,16 +2,11 @@
 
 import pytest
 
-from sim.rtl import RtlMachine
 from tests.random_rows import narrowed, normalisation_graph, random_rows, softmax_graph
 
-from .on_rtl import ATTENTION, check_bytes_and_cycles, check_each_instruction
+from .on_rtl import ATTENTION, check_bytes_and_cycles, check_each_instruction, machines
 
-
-@pytest.fixture(scope="module")
-def machine():
-    with RtlMachine(ATTENTION, seed=1) as machine:
-        yield machine
+machine = machines({"attention": ATTENTION})
 
 
 @pytest.mark.parametrize("graph", [

@@ -18,9 +18,8 @@ from sim.cycles import estimate
 from sim.rtl import Bus, RtlMachine
 from tests.compiled import compile_kept, compile_random
 from tests.random_layers import random_graph, with_products
-from tests.selection import with_full
 
-from .on_rtl import UNITS, check_on_rtl
+from .on_rtl import UNITS, check_on_rtl, machines
 
 CONFIGS = {
     "three": replace(UNITS, store_multipliers=3),
@@ -30,11 +29,7 @@ CONFIGS = {
 #: Channels, rows and columns of a tensor: two blocks or more, so that parameters follow a block.
 SHAPE = (64, 6, 9)
 
-
-@pytest.fixture(scope="module", params=with_full(CONFIGS, "tiles"))
-def machine(request):
-    with RtlMachine(CONFIGS[request.param], seed=1) as machine:
-        yield machine
+machine = machines(CONFIGS, "tiles")
 
 
 def copy(second: StoreOp, other: tuple[int, int, int]) -> Graph:

@@ -11,12 +11,12 @@ from gen.ir.errors import CompileError
 from sim import functional
 from sim.cycles import estimate
 from sim.errors import HazardError
-from sim.rtl import Bus, RtlMachine, run_program
+from sim.rtl import Bus, run_program
 from tests.compiled import compile_kept
 from tests.cores.stochastic_values import random_streams
 from tests.random_streams import centred, random_choice
 
-from .on_rtl import check_on_rtl
+from .on_rtl import check_on_rtl, machines
 from .programs import END, Memory, Requantize, assemble
 
 
@@ -34,12 +34,7 @@ CONFIGS = {
     "one_cycle": _config(Circuit.XNOR_MUX, 4, 8, ic_lanes=16, oc_lanes=16, nnz_lanes=16),
 }
 
-
-@pytest.fixture(scope="module", params=["and_loop", *(
-    pytest.param(name, marks=pytest.mark.full) for name in CONFIGS if name != "and_loop")])
-def machine(request):
-    with RtlMachine(CONFIGS[request.param], seed=1) as machine:
-        yield machine
+machine = machines(CONFIGS, *(name for name in CONFIGS if name != "and_loop"))
 
 
 class RandomTiles:

@@ -17,9 +17,8 @@ from sim.cycles import estimate
 from sim.rtl import Bus, RtlMachine
 from tests.compiled import compile_kept, compile_random
 from tests.random_layers import random_graph, random_pairs, with_tables
-from tests.selection import with_full
 
-from .on_rtl import UNITS, check_on_rtl
+from .on_rtl import UNITS, check_on_rtl, machines
 
 CONFIGS = {
     "16": UNITS,
@@ -32,11 +31,7 @@ CONFIGS = {
 X = Tensor("x", (8, 6, 9), 1.0, 0)
 Y = Tensor("middle", (8, 6, 9), 1.0, 0)
 
-
-@pytest.fixture(scope="module", params=with_full(CONFIGS, "fused", "winograd"))
-def machine(request):
-    with RtlMachine(CONFIGS[request.param], seed=1) as machine:
-        yield machine
+machine = machines(CONFIGS, "fused", "winograd")
 
 
 def check(machine: RtlMachine, seed: int, *, max_size: int) -> int:

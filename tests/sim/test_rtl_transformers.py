@@ -15,13 +15,9 @@ from sim.rtl import Bus, RtlMachine
 from tests.compiled import compile_kept
 from tests.gen.random_transformers import RandomTransformer
 
-from .on_rtl import ATTENTION, check_on_rtl
+from .on_rtl import ATTENTION, check_on_rtl, machines
 
-
-@pytest.fixture(scope="module")
-def machine():
-    with RtlMachine(ATTENTION, seed=1) as machine:
-        yield machine
+machine = machines({"attention": ATTENTION})
 
 
 def _compiled(machine: RtlMachine, number: tuple[int, int], folder: Path, *,

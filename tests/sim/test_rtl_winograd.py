@@ -13,7 +13,7 @@ from tests.gen.test_winograd import narrow_shifts, wherever
 from tests.random_layers import random_graph
 from tests.selection import with_full
 
-from .on_rtl import check_on_rtl
+from .on_rtl import check_on_rtl, machines
 
 CONFIGS = {
     "narrow": NpuConfig.preset(16, winograd=1),
@@ -25,11 +25,7 @@ CONFIGS = {
         winograd=2),
 }
 
-
-@pytest.fixture(scope="module", params=with_full(CONFIGS, "narrow-4banks", "exact-tight"))
-def machine(request):
-    with RtlMachine(CONFIGS[request.param], seed=1) as machine:
-        yield machine
+machine = machines(CONFIGS, "narrow-4banks", "exact-tight")
 
 
 def check(machine: RtlMachine, seed: int, *, max_size: int) -> bool:
