@@ -35,6 +35,8 @@ __all__ = ["GraphBuilder", "Result"]
 
 #: Values of all layers' results together, whose arrangements are kept.
 _MAX_LAYER_VALUES = 8 * MAX_VALUES
+#: Values of an input that may become one pixel, more are no states.
+_MOST_PLACED = 8192
 
 
 @dataclass
@@ -60,6 +62,22 @@ class Result:
     node: Node | None
     quantisation: Quantisation = Quantisation(1.0, 0, False)
     signs: bool = False
+
+
+def _around(order: np.ndarray, part: np.ndarray) -> np.ndarray:
+    """An arrangement of an input ``order`` in which ``part`` of it are whole channels: one pixel of channels that are
+    neighbours, where the last axes cut them apart, as in states of which these say which one it is.
+    """
+    places = np.array(np.unravel_index(part.ravel(), order.shape))
+    along = (places != places[:, :1]).any(axis=1)
+    axes = [*np.flatnonzero(~along), *np.flatnonzero(along)]
+    if along.all() or along[-1] or order.ndim < 3 or order.size > _MOST_PLACED:
+        return order
+    turned = order.transpose(axes)
+    lying = np.empty(order.size, np.int64)
+    lying[turned.ravel()] = np.arange(order.size)
+    found = lying[part.ravel()]
+    return turned.reshape(1, -1) if np.ptp(found) + 1 == part.size else order
 
 
 class GraphBuilder:
@@ -158,7 +176,8 @@ class GraphBuilder:
             return value
         if not record.tensor:
             if not is_whole(value.order, record.order.size):
-                self.tensor(replace(value, order=np.arange(record.order.size).reshape(record.shape)), scale, zero_point)
+                order = np.arange(record.order.size).reshape(record.shape)
+                self.tensor(replace(value, order=_around(order, value.order)), scale, zero_point)
                 return self.tensor(value, scale, zero_point)
             shape = channels_shape(value.order.shape)
             if shape is None or record.name in self.tokens and value.order.shape == record.shape:

@@ -195,3 +195,15 @@ def test_a_state_beside_shapes_that_are_computed(rng: Rng, tmp_path: Path) -> No
     result = b.node("Add", last, state)
     found = compiled(beside(b, result, TensorProto.FLOAT, [2, 1, 16]), tmp_path)
     assert found.inputs["y"].shape == (1, 2, 1, 16)
+
+
+def test_states_that_the_last_axis_cuts(rng: Rng, tmp_path: Path) -> None:
+    """Hidden and cell state of a layer in one input, (1, layers, hidden, 2): both are channels where they are read."""
+    b = FloatBuilder(rng, ["n", 12])
+    hidden, cell = (b.node("Reshape", b.node("Gather", b.node("Gather", "y", b.constant(place), axis=3),
+                                             b.constant(np.int64(1)), axis=1), b.constant([1, 16]))
+                    for place in (np.int64(0), np.int64(1)))
+    y = b.node("Add", b.node("MatMul", "x", b.weights(12, 16)), b.node("MatMul", hidden, b.weights(16, 16)))
+    y = b.node("Add", b.node("Mul", b.node("Sigmoid", y), cell), b.node("Tanh", y))
+    model = beside(b, b.node("MatMul", y, b.weights(16, 8)), TensorProto.FLOAT, ["n", 2, 16, 2])
+    assert not host(compiled(model, tmp_path))
