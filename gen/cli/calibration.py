@@ -27,8 +27,8 @@ _FIELDS = {"--method": "method", "--percentile": "percentile", "--per-tensor": "
 def add_calibration_options(parser: argparse.ArgumentParser, *, required: bool = False) -> None:
     """--calibrate and how: each option that is not given is None."""
     group = parser.add_argument_group("float models", "are quantised on samples of what they will see; of models that "
-                                      "are quantised in part (not by `quantize`) only results that lack it, and would "
-                                      "leave their layers to the processor, with --method and --symmetric")
+                                      "are quantised in part (not by `quantize`) only what lacks it at either end of a "
+                                      "layer, which would be the processor's, with --method and --symmetric")
     group.add_argument("--calibrate", type=Path, required=required, metavar="X.npz|FOLDER",
                        help="samples of the model's inputs, some hundred; a folder of images, or of a folder for each "
                             "class, is read as `run --input` reads an image")

@@ -21,7 +21,7 @@ def facts_of(partition: "Partition | None") -> dict[str, Any] | None:
         return None
     operators = _operators(partition)
     return {
-        **_counts(partition), "quantised": list(partition.quantised),
+        **_counts(partition), "quantised": list(partition.quantised), "operands": list(partition.operands),
         "before": None if partition.before is None else _counts(partition.before),
         "host": [{"node": name, "op": operators[name], "code": reason.code, "reason": reason}
                  for name, reason in partition.host.items()],
@@ -45,6 +45,9 @@ def show_segments(partition: "Partition") -> None:
     if partition.quantised:
         messages.print(f"quantised for the processor, too, so that their layers stay on the accelerator: "
                        f"{', '.join(partition.quantised)}", soft_wrap=True)
+    if partition.operands:
+        messages.print(f"quantised for layers that have quantised weights: {', '.join(partition.operands)}",
+                       soft_wrap=True)
     now = _counts(partition)
     line = f"subgraphs on the accelerator: {now['subgraphs']}, switches: {now['switches']}"
     if partition.before is not None:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from gen.ir.errors import GraphError
 from gen.ir.graph import Graph
+from gen.onnx.importer import import_model
 from gen.onnx.machine import Machine
 from gen.onnx.read import Shapes, open_model, read
 from gen.partition.partition import partition
@@ -33,7 +34,7 @@ class ModelFile:
 def read_model_file(path: Path, calibration: Calibration | None, shapes: Shapes, *, partly: bool = False
                     ) -> tuple[ModelFile, tuple[str, ...]]:
     """A model, quantised if it is float, and remarks for people; ``partly``: one that is quantised in part, and has
-    a ``calibration``, is taken as it is.
+    a ``calibration``, is taken as it is, unless a complete machine computes all of it.
 
     Raises ExploreError for what is no model, FloatModelError, GraphError, OSError.
     """
@@ -42,9 +43,17 @@ def read_model_file(path: Path, calibration: Calibration | None, shapes: Shapes,
     if calibration is None:
         return ModelFile(str(path), read(path, shapes).proto.SerializeToString(deterministic=True)), ()
     source = calibrated(path, calibration, shapes)
-    if isinstance(source, SampledRanges) and not partly:
+    if isinstance(source, SampledRanges) and not (partly and _is_partly_quantised(path, shapes)):
         raise FloatModelError(f"{path}: the model is quantised already; leave out --calibrate")
     return ModelFile(str(path), source.content), source.remarks
+
+
+def _is_partly_quantised(path: Path, shapes: Shapes) -> bool:
+    try:
+        import_model(open_model(path, shapes=shapes), Machine.complete())
+    except GraphError:
+        return True
+    return False
 
 
 @dataclass(frozen=True, eq=False)

@@ -17,6 +17,7 @@ from gen.onnx.passes import value_types
 from gen.onnx.read import of_proto
 from gen.partition.extract import Extractor
 from gen.partition.moved import in_the_way
+from gen.partition.operands import float_operands, quantise_operands
 from gen.partition.probe import Probed, probe
 from gen.partition.reconstruct import Ranges, reconstruct
 from gen.partition.schedule import Place, Segment, bases, schedule, tasks
@@ -59,8 +60,9 @@ class Partition:
     """Parts in the order in which they run; together they make what ``model`` makes.
 
     ``host``: the nodes that the processor has, and why. ``quantised``: values that the model leaves unquantised, and
-    that were quantised so that what makes them runs on the accelerator; ``before``: how it would be without, None where
-    that is the same, or where the accelerator would have nothing, or where nobody asked. ``missed``: features that the
+    that were quantised so that what makes them runs on the accelerator, ``operands`` those of what reads them;
+    ``before``: how it would be without, None where that is the same, or where the accelerator would have nothing, or
+    where nobody asked. ``missed``: features that the
     machine lacks and some node has use for: without one of them no other feature makes a difference.
     """
 
@@ -68,6 +70,7 @@ class Partition:
     segments: Sequence[SegmentModel]
     host: dict[str, Reason]
     quantised: Sequence[str]
+    operands: Sequence[str] = ()
     before: "Partition | None" = None
     missed: frozenset[str] = frozenset()
 
@@ -124,7 +127,7 @@ def partition(model: Model, *, machine: Machine | None = None, rebuild: bool = T
         if not wanted:
             import_model(model, machine)    # says what is refused of the model as its author has it
         raise GraphError.of(error, f"{model.path}: {error}", file=model.path) from None
-    if not cut.quantised or not compare:
+    if not (cut.quantised or cut.operands) or not compare:
         return cut
     try:
         before = _cut(model, wanted, rebuild=False, machine=machine,
@@ -141,17 +144,27 @@ def _cut(model: Model, wanted: Mapping[str, Reason], *, rebuild: bool, machine: 
     # is refused after another one may be taken once that is left to the processor, too.
     decided = dict(wanted)
     quantised: dict[str, str] = {}      # value -> its name in front of its quantisation
+    operands: list[str] = []
     for passes in count():
         progress(f"dividing {len(model.nodes):,} nodes, walk {passes + 1}")
         probed = probe(model, decided, types, optional)
         host, types = dict(probed.host), dict(probed.types)
-        if probed.whole is not None and not quantised:
+        if probed.whole is not None and not quantised and not operands:
             everything = frozenset(node.name for node in model.nodes)
             only = SegmentModel("accelerator", model.proto, everything, model.path, machine, probed.whole)
             return Partition(model, [only], {}, [], missed=frozenset(optional.missed))
         if passes >= _PASSES:
             rebuild = False
             decided |= host
+        found_operands = float_operands(model, host) if rebuild else {}
+        more_operands = {name: nodes for name, nodes in found_operands.items() if name not in operands}
+        if ranges is not None and more_operands:
+            completed = _copy(model.proto)
+            quantise_operands(completed, more_operands, ranges)
+            operands += more_operands
+            model = of_proto(model.path, completed)
+            types, decided = value_types(model.proto), dict(wanted)
+            continue
         if probed.unquantised:
             # What is refused after a quantisation that was added would be once more after another.
             once = [name for name in probed.unquantised if name not in quantised.values() and (
@@ -184,7 +197,10 @@ def _cut(model: Model, wanted: Mapping[str, Reason], *, rebuild: bool, machine: 
     if all(segment.place == "host" for segment in found):
         raise _first(model, host)
     types |= value_types(model.proto, probed.constants)     # with the shapes that the walk has found
-    return Partition(model, _segments(model, probed, types, found, machine), host, list(quantised),
+    if ranges is None:
+        host |= {node: Reason(f"{host[node]}, or give --calibrate with samples", code=host[node].code,
+                              **host[node].fields) for nodes in found_operands.values() for node in nodes}
+    return Partition(model, _segments(model, probed, types, found, machine), host, list(quantised), operands,
                      missed=frozenset(optional.missed))
 
 

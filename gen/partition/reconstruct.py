@@ -21,7 +21,7 @@ from onnx import NodeProto, helper, numpy_helper
 from gen.onnx.names import unique
 from gen.onnx.passes.hoist_quantisation import MOVING, common, single_numbers
 
-__all__ = ["Ranges", "reconstruct"]
+__all__ = ["Ranges", "range_constants", "reconstruct"]
 
 #: Model and values in it -> lowest and highest number that is to be represented of each; zero is among them.
 Ranges = Callable[[onnx.ModelProto, Sequence[str]], Mapping[str, tuple[float, float]]]
@@ -41,7 +41,7 @@ def reconstruct(model: onnx.ModelProto, unquantised: Iterable[str], ranges: Rang
     unknown = [name for name in unquantised if name not in found and name not in joined]
     if ranges is not None and unknown:
         for name, (low, high) in ranges(model, unknown).items():
-            found[name] = _constants(graph, name, low, high, taken)
+            found[name] = range_constants(graph, name, low, high, taken)
     added: dict[str, list[NodeProto]] = {}      # value -> its pair of nodes
     for name, numbers in found.items():
         names = {what: unique(f"{name}/{what}", taken) for what in ("unquantised", "quantized", "dequantized")}
@@ -81,7 +81,7 @@ def _quantisations(graph: onnx.GraphProto) -> Mapping[str, NodeProto | None]:
     return found
 
 
-def _constants(graph: onnx.GraphProto, name: str, low: float, high: float, taken: set[str]) -> list[str]:
+def range_constants(graph: onnx.GraphProto, name: str, low: float, high: float, taken: set[str]) -> list[str]:
     """Scale and zero point of int8 for a range, as initializers."""
     scale = np.float32((high - low) / (_INT8.max - _INT8.min)) or np.float32(1)
     point = np.clip(np.rint(_INT8.min - low / scale), _INT8.min, _INT8.max).astype(np.int8)

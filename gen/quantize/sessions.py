@@ -45,7 +45,7 @@ class _Values:
         try:
             for number in range(len(next(iter(self._samples.values())))):
                 feed = {name: np.ascontiguousarray(array[number:number + 1]) for name, array in self._samples.items()}
-                results = self._runtime.run(feed, made)
+                results = self._runtime.run(feed, made) if made else []
                 yield {**feed, **{name: np.asarray(array, np.float32) for name, array in zip(
                     made, results, strict=True)}}
         except OnnxruntimeError as error:

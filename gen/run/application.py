@@ -208,7 +208,8 @@ def _of_model(path: Path, model: Model, config: NpuConfig, options: CompileOptio
             import_model(model, machine)    # the model is wrong: what the importer says of it is more to the point
         raise
     if ranges is not None and not ranges.found:
-        remarks = (*remarks, f"{path}: --calibrate changes nothing: no layer lacks only the range of its result")
+        line = f"{path}: --calibrate changes nothing: no layer lacks only the range of what it makes or reads"
+        remarks = (*remarks, line)
     return replace(application, remarks=(*remarks, *_remarks(application.workloads)), cut_again=cut_again)
 
 

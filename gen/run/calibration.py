@@ -102,7 +102,7 @@ class SampledRanges:
         """Raises FloatModelError for values that are not finite, or a model that onnxruntime does not run."""
         makers = {name: node.name for node in model.graph.node for name in node.output}
         try:
-            spread = distributions(model, {name: makers[name] for name in names}, self.samples.inputs,
+            spread = distributions(model, {name: makers.get(name, "") for name in names}, self.samples.inputs,
                                    self.calibration.progress)
         except QuantizeError as error:
             raise FloatModelError.of(error, f"{self.path}: {error}") from None

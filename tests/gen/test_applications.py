@@ -149,6 +149,28 @@ def test_narrow_winograd_layers_behind_the_processor(builder: Builder, rng: np.r
 # -- outputs -----------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("before", [False, True])
+def test_operands_that_are_not_quantised(before: bool, rng: np.random.Generator, tmp_path: Path,
+                                         capsys: pytest.CaptureFixture[str]) -> None:
+    """Of a first layer with quantised weights: by samples, whether the model's input or what the processor makes."""
+    b = Builder(rng)
+    x = b.input(1, 3, 9, 9, number=np.float32)
+    x = b.node("Div", b.node("Sub", x, b.constant(np.float32(0.4))), b.constant(np.float32(0.2))) if before else x
+    y = b.requantize(b.node("Relu", b.node("Conv", x, b.weights(8, 3, 3, 3), b.bias(8))), 0.05, -128)
+    b.output(b.requantize(b.node("Conv", y, b.weights(4, 8, 3, 3))), np.float32)
+    b.save(tmp_path)
+    np.savez("x.npz", x=rng.random((20, 3, 9, 9)).astype(np.float32))
+    argv = ["compile", "model.onnx", "--macs", "16", "-o", "x.npu", "--json"]
+    assert main(argv) == 0
+    left = json.loads(capsys.readouterr().out)["partition"]["host"]
+    assert [one["op"] for one in left if "or give --calibrate with samples" in one["reason"]] == ["Conv"]
+    assert main([*argv, "--calibrate", "x.npz"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["partition"]["operands"] == ([x] if before else ["x"])
+    assert {one["op"] for one in found["partition"]["host"]} == ({"Sub", "Div"} if before else set())
+    assert found["check"]["layers"] == []
+
+
 @pytest.mark.parametrize("tail, rank, shape", [
     (lambda b, real: b.node("ReduceMax", real, keepdims=0), 0, ()),
     (lambda b, real: b.node("Reshape", real, b.constant(np.array([36, 4]))), 2, (36, 4)),

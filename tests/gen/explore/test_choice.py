@@ -97,6 +97,18 @@ def test_of_a_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pyt
     assert (tmp_path / "a.npu").read_bytes() == (tmp_path / "b.npu").read_bytes()
 
 
+def test_samples_of_a_quantised_model_are_refused_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+                                                        capsys: pytest.CaptureFixture):
+    """Choosing units takes far longer than to see that they are of no use."""
+    def choose_for(*arguments: object, **options: object) -> None:
+        raise AssertionError("units are chosen")
+
+    monkeypatch.setattr("gen.explore.choice.choose_for", choose_for)
+    samples = str(DIGITS.with_name("digits_test.npz"))
+    assert main(["compile", str(DIGITS), "--calibrate", samples, "-o", str(tmp_path / "a.npu")]) == 1
+    assert "the model is quantised already; leave out --calibrate" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(("options", "message"), [
     (["--features", "auto"], "--features auto wants a model: --for MODEL.onnx"),
     (["--for", "nothing"], "--for nothing: must be sparse, dense, tiny, or a model"),
