@@ -13,11 +13,14 @@ def step_lanes(config: NpuConfig, steps: np.ndarray, kind: StepKind) -> tuple[np
     """Weights, signed (n, oc_lanes, nnz_lanes), and channels, int64, of n steps of the multiplier array; ``steps``:
     uint8 (n, bytes of a step).
 
-    The channels are None but for INDEXED steps: they then follow from the step's number.
+    The channels are None where steps have no indices: they then follow from the step's number.
     """
     count = config.oc_lanes * config.nnz_lanes
     shape = (len(steps), config.oc_lanes, config.nnz_lanes)
-    if kind == StepKind.INT4:
+    indices = np.empty_like(steps[:, :0])
+    if kind.has_indices:
+        indices, steps = np.split(steps, [config.index_beats * config.beat_bytes], axis=1)
+    if kind.is_int4:
         halves = steps[:, :count // 2, None] << np.array([INT4_BITS, 0], np.uint8)      # of a byte, the low one first
         weights = halves.view(np.int8).reshape(shape) >> INT4_BITS
     elif config.weight_bits == 8:
@@ -27,13 +30,11 @@ def step_lanes(config: NpuConfig, steps: np.ndarray, kind: StepKind) -> tuple[np
         places = 1 << np.arange(config.weight_bits)
         places[-1] *= -1
         weights = (stream.reshape(*shape, config.weight_bits) @ places).astype(np.int16)
-    if kind != StepKind.INDEXED:
+    if not kind.has_indices:
         return weights, None
     channels = np.array([config.window_base(lane) for lane in range(config.nnz_lanes)]) + np.zeros(shape, np.int64)
     if config.select_fanin > 1:
-        # Beats of weights are whole, so the indices begin at a beat of their own.
-        stream = steps[:, config.weight_beats * config.beat_bytes:]
-        bits = np.unpackbits(stream, axis=1, bitorder="little", count=count * config.index_bits)
+        bits = np.unpackbits(indices, axis=1, bitorder="little", count=count * config.index_bits)
         channels += bits.reshape(*shape, config.index_bits) @ (1 << np.arange(config.index_bits))
     return weights, channels
 

@@ -72,14 +72,16 @@ def _equals(field: Value, chosen: Kind | Opcode, config: object) -> Value:
 
 
 def kind_flags(kinds: type[Kind], config: object) -> data.StructLayout:
-    """A bit for each kind that the machine has, but for the one that is zero: ``indexed``, ``window`` ..."""
-    return data.StructLayout({kind.name.lower(): 1 for kind in kinds
-                              if kind and (not kind.unit or getattr(config, kind.unit))})
+    """A bit for each trait of the kinds that the machine has, but of the one that is zero: ``indexed``, ``window`` ...
+    """
+    return data.StructLayout({trait: 1 for kind in kinds if kind and (not kind.unit or getattr(config, kind.unit))
+                              for trait in kind.traits})
 
 
 def flags_of(field: Value, kinds: type[Kind], config: object) -> Value:
     """`kind_flags` of a legal instruction's field."""
-    return Cat(is_kind(field, kinds[name.upper()], config) for name in kind_flags(kinds, config).members)
+    return Cat(Cat(is_kind(field, kind, config) for kind in kinds if kind and trait in kind.traits).any()
+               for trait in kind_flags(kinds, config).members)
 
 
 #: What travels from the dispatcher to an engine.

@@ -78,14 +78,21 @@ class Opcode(enum.IntEnum):
 
 
 class Kind(enum.IntEnum):
-    """A choice that a field names. ``unit``: the field of `NpuConfig` without which a machine does not have it."""
+    """A choice that a field names. ``unit``: the field of `NpuConfig` without which a machine does not have it.
+
+    ``traits``: what it has in common with others, each of which engines know it by; its own name where it has none.
+    """
 
     unit: str
+    traits: tuple[str, ...]
 
-    def __new__(cls, value: int, unit: str = "") -> "Kind":
+    def __new__(cls, value: int, unit: str = "", traits: tuple[str, ...] = ()) -> "Kind":
         member = int.__new__(cls, value)
-        member._value_, member.unit = value, unit
+        member._value_, member.unit, member.traits = value, unit, traits
         return member
+
+    def __init__(self, *_: object) -> None:
+        self.traits = self.traits or (self.name.lower(),)
 
 
 class StepKind(Kind):
@@ -97,6 +104,16 @@ class StepKind(Kind):
     BINARY = 3, "binary_rows"           # blocks of 8 * tn channels of a bit each
     STOCHASTIC = 4, "stochastic_rows"   # activations and weights as streams of bits; docs/stochastic.md
     INT4 = 5, "int4"                    # as DENSE, with weights of four bits: that of lane n in bits 4 n and following
+    INT4_INDEXED = 6, "int4", ("int4", "indexed")   # the same with indices
+
+    @property
+    def has_indices(self) -> bool:
+        return "indexed" in self.traits
+
+    @property
+    def is_int4(self) -> bool:
+        """Whether weights have four bits."""
+        return "int4" in self.traits
 
 
 class WordForm(Kind):

@@ -22,7 +22,7 @@ LANES = ("oc_lanes", "ic_lanes", "nnz_lanes", "pixel_lanes")
 
 #: ID register: "NPUG".
 MAGIC = 0x4E505547
-VERSION = 5
+VERSION = 6
 
 
 class Control(enum.IntFlag):

@@ -3,7 +3,6 @@
 from amaranth.hdl import Cat, Module, Mux, Signal, Value
 from amaranth.lib import data
 
-from ..arch.isa import StepKind
 from ..config import NpuConfig
 from ..config.units.int4 import INT4_BITS
 
@@ -54,11 +53,12 @@ class Int4Chain(WeightChain):
 
     def take(self, m: Module, enable: Value, payload: Value, step: data.View, count: Value) -> None:
         width = self.config.beat_bits
-        int4 = step.kinds[StepKind.INT4.name.lower()]
+        # Beats of indices come before those of weights.
+        place = count[0] ^ step.kinds.indexed if self.config.index_beats % 2 else count[0]
         for number, chain in enumerate((self._even, self._odd)):
             half = payload[number * width // 2:(number + 1) * width // 2]
-            with m.If(enable & (int4 | (count[0] == number))):
-                m.d.sync += chain.eq(Cat(chain[width:], Mux(int4, _expanded(half), payload)))
+            with m.If(enable & (step.kinds.int4 | (place == number))):
+                m.d.sync += chain.eq(Cat(chain[width:], Mux(step.kinds.int4, _expanded(half), payload)))
 
 
 def _expanded(weights: Value) -> Value:

@@ -37,7 +37,7 @@ class WeightLoader(WeightLoaderTiming, Component):
     taken, and until it is.
 
     A step of another unit takes a cycle for each of its rows, a row's weights in each; one whose weights have four bits
-    takes half of the cycles.
+    takes half of the cycles for them.
 
     ``taken``: cycles from a step's first issue until its weights are copied; the array takes the indices a cycle
     earlier, the other units their rows after `rows_taken`. The next step may not start before that.
@@ -72,10 +72,13 @@ class WeightLoader(WeightLoaderTiming, Component):
         })
 
     def _own_steps(self, step: data.View) -> list[tuple[Value, Value, int, int]]:
-        """Of the kinds of steps that have beats of their own number: the port that describes one, the same of the step
-        at hand, its beats, its `lead`.
+        """Of the kinds of steps that have beats of their own number: whether one is described, the same of the step at
+        hand, its beats, its `lead`. Of those that are true the last counts.
         """
-        return [(self.fill_kinds[kind.name.lower()], step.kinds[kind.name.lower()], beats,
+        def is_kind(kinds: data.View, kind: StepKind) -> Value:
+            return Cat(kinds[trait] for trait in kind.traits).all()
+
+        return [(is_kind(self.fill_kinds, kind), is_kind(step.kinds, kind), beats,
                  self.lead(self.config, kind, taken=self.taken)) for kind, beats in self.config.own_beats.items()]
 
     def _dense_indices(self, group: Value) -> list[Value]:
@@ -180,8 +183,8 @@ class WeightLoader(WeightLoaderTiming, Component):
         # -- beats --------------------------------------------------------------------------------------------------
         in_weights, in_indices = Signal(), Signal()
         m.d.comb += [
-            in_weights.eq(~step.kinds.indexed | (count < config.weight_beats)),
-            in_indices.eq(Mux(step.kinds.indexed, ~in_weights, count < config.index_beats)),
+            in_indices.eq(count < config.index_beats),
+            in_weights.eq(~(step.kinds.indexed & in_indices)),
         ]
         with m.If(self.release):
             m.d.sync += self.ready.eq(0)
@@ -193,7 +196,7 @@ class WeightLoader(WeightLoaderTiming, Component):
         if config.unit_rows:
             m.d.sync += self.row_taken.eq(taking)
 
-        # -- indices: beats after the weights, or made beside the first beats of a step that has none ----------------
+        # -- indices: beats before the weights, or made beside the first beats of a step that has none ---------------
         index_beat = Signal(config.beat_bits)
         made = self._dense_indices(step.group)
         m.d.comb += index_beat.eq(made[0])

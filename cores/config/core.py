@@ -170,7 +170,7 @@ class Core(Fields):
 
     def step_beats(self, kind: StepKind = StepKind.DENSE) -> int:
         """Beats of the weight ring that a step takes."""
-        own = self.weight_beats + (self.index_beats if kind == StepKind.INDEXED else 0)
+        own = self.weight_beats + (self.index_beats if kind.has_indices else 0)
         return self.own_beats.get(kind, own)
 
     @property

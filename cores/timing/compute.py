@@ -81,8 +81,8 @@ class WeightLoaderTiming:
         """How many beats of a step, at most, may be missing in the cycle before it starts."""
         if kind in config.unit_rows:
             return min(WeightLoaderTiming.rows_taken(config, kind) + 1, config.step_beats(kind))
-        # Indices that come last must be there a cycle earlier; those made here are the first to be complete.
-        late = kind == StepKind.INDEXED or config.index_beats == config.step_beats(kind)
+        # Indices must be there a cycle before weights; the last of them may come with the step's last beat.
+        late = config.index_beats == config.step_beats(kind)
         return min(taken + 1 - late, config.step_beats(kind))
 
 

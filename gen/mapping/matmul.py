@@ -166,9 +166,9 @@ class MatMulMapping(SlicedMapping):
             for step in range(reduction.groups):
                 pixel = block * rows + reduction.tile * beats
                 part = TensorSlice(self.layer.matrix, (step, step + 1), (pixel, pixel + beats))
-                tile.load_stored_weights(part, step * blocks * rows + pixel, beats)
                 if reduction.kind == StepKind.INDEXED:
                     tile.load_constant_weights(step * config.index_beats, config.index_beats)
+                tile.load_stored_weights(part, step * blocks * rows + pixel, beats)
 
     def _load_turned(self, tile: ComputedTile, reduction: _TurnedSlice, *, first: bool) -> None:
         """The weights by the corner turn: a box of the matrix's tensor has those of each block for all output lanes."""

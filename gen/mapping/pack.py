@@ -2,8 +2,9 @@
 
 A *block* of an output tile is one input block under all taps. Each block of each output tile gets as many steps
 (``groups``) as its fullest row needs: dense blocks run without indices, blocks with few channels or few non-zeros with
-them. Dense blocks of a tile without weights beyond -8..7 have four bits for each, if the machine has such steps
-(`cores.config.units.int4`). Weights beyond ``weight_bits`` are split over several slots of the same index.
+them. If the machine has such steps (`cores.config.units.int4`), weights have four bits in the dense blocks of a tile,
+or in the others, where none of these is beyond -8..7. Weights beyond ``weight_bits`` are split over several slots of
+the same index.
 """
 
 from collections.abc import Callable, Iterator
@@ -106,16 +107,21 @@ def _groups_needed(weights: np.ndarray, config: NpuConfig) -> np.ndarray:
     return -(-counts // lanes)
 
 
+def _pack_weights(steps: np.ndarray, config: NpuConfig, kind: StepKind) -> np.ndarray:
+    """Weights (..., oc_lanes * nnz_lanes) of steps of a kind as their beats: uint8 (..., bytes)."""
+    return _pack_int4(steps) if kind.is_int4 else pack_lanes(steps, config)
+
+
 def _dense_steps(weights: np.ndarray, config: NpuConfig, kind: StepKind) -> np.ndarray:
     """Steps without indices: uint8 (blocks, taps, groups, bytes); step n, lane j is channel ``j * tn/dn + n``."""
     blocks, taps, tm, _ = weights.shape
     split = np.clip(weights, *_limits(config)).reshape(blocks, taps, tm, config.nnz_lanes, config.groups_dense)
     steps = split.transpose(0, 1, 4, 2, 3).reshape(blocks, taps, config.groups_dense, -1)
-    return _pack_int4(steps) if kind == StepKind.INT4 else pack_lanes(steps, config)
+    return _pack_weights(steps, config, kind)
 
 
-def _indexed_steps(weights: np.ndarray, groups: int, config: NpuConfig) -> np.ndarray:
-    """Steps with indices: uint8 (blocks, taps, groups, bytes), weights then indices.
+def _indexed_steps(weights: np.ndarray, groups: int, config: NpuConfig, kind: StepKind) -> np.ndarray:
+    """Steps with indices: uint8 (blocks, taps, groups, bytes), indices then weights.
 
     Every window of ``select_fanin`` channels fills the lanes that can reach it, in channel order; spare slots are zero.
     """
@@ -142,7 +148,7 @@ def _indexed_steps(weights: np.ndarray, groups: int, config: NpuConfig) -> np.nd
     bits = np.unpackbits(indices[..., None], axis=-1, bitorder="little")[..., :config.index_bits]
     packed = np.packbits(bits.reshape(blocks, taps, groups, tm * dn * config.index_bits), axis=-1, bitorder="little")
     padding = np.zeros((blocks, taps, groups, config.index_beats * config.beat_bytes - packed.shape[-1]), np.uint8)
-    return np.concatenate([pack_lanes(by_step(slot_values), config), packed, padding], axis=-1)
+    return np.concatenate([packed, padding, _pack_weights(by_step(slot_values), config, kind)], axis=-1)
 
 
 def _runs(keys: np.ndarray) -> Iterator[tuple[int, int]]:
@@ -172,14 +178,15 @@ def slices_of(layer: Conv, config: NpuConfig, *, narrow: bool = False) -> TileSl
             needed[0] = 1  # a tile of zeros still has to clear its accumulators
         dense = needed >= config.groups_dense + extra
         whole = StepKind.INT4 if config.int4 and _are_int4(weights[dense]) else StepKind.DENSE
+        chosen = StepKind.INT4_INDEXED if config.int4 and _are_int4(weights[~dense]) else StepKind.INDEXED
         slices: list[ReductionSlice] = []
         # -1 stands for a dense block, 0 for one without weights; after them comes what dense blocks leave over.
-        for keys in (np.where(dense, -1, needed), np.where(dense, extra, 0)):
+        for keys, some in ((np.where(dense, -1, needed), chosen), (np.where(dense, extra, 0), StepKind.INDEXED)):
             for start, count in _runs(keys):
                 if keys[start]:
                     indexed = bool(keys[start] > 0)
                     groups = int(keys[start]) if indexed else config.groups_dense
-                    kind = StepKind.INDEXED if indexed else whole
+                    kind = some if indexed else whole
                     slices.append(ReductionSlice(first + start, count, groups, kind, offset))
                     offset += count * taps * groups * slices[-1].step_beats(config)
         tiles.append(tuple(slices))
@@ -192,15 +199,15 @@ def pack(layer: Conv, tiles: TileSlices, config: NpuConfig, *, narrow: bool = Fa
     for tile, slices in enumerate(tiles):
         first, weights = _blocks_of_tile(layer, tile, config, narrow)
         excess = _excess(weights, config)
-        whole = {block for reduction in slices if reduction.kind != StepKind.INDEXED
+        whole = {block for reduction in slices if not reduction.kind.has_indices
                  for block in range(reduction.block, reduction.block + reduction.blocks)}
         for reduction in slices:
             blocks = slice(reduction.block - first, reduction.block - first + reduction.blocks)
-            if reduction.kind != StepKind.INDEXED:
+            if not reduction.kind.has_indices:
                 steps = _dense_steps(weights[blocks], config, reduction.kind)
             else:
                 rest = excess if excess is not None and reduction.block in whole else weights
-                steps = _indexed_steps(rest[blocks], reduction.groups, config)
+                steps = _indexed_steps(rest[blocks], reduction.groups, config, reduction.kind)
             chunks.append(steps.reshape(-1, config.beat_bytes))
     return np.concatenate(chunks)
 

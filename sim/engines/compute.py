@@ -79,7 +79,7 @@ def _compute(machine: Machine, index: int, geometry: Instruction, instruction: I
     if unit := ARRAY_UNITS.get(kind):
         unit.check(machine, index, geometry, instruction)
     else:
-        machine.require(kind == StepKind.INDEXED or groups <= config.groups_dense, index,
+        machine.require(kind.has_indices or groups <= config.groups_dense, index,
                         f"{groups} groups of a dense block of {config.groups_dense}")
     bank = instruction["bank"]
     if machine.strict:

@@ -270,7 +270,7 @@ async def rate(dut):
     """A word every cycle, across steps and instructions, once weights are there in time."""
     environment, rng = await start(dut, stall=0.0)
     tile = Tile(rng)
-    step = CONFIG.weight_beats + CONFIG.index_beats + ComputeEngine.handover(CONFIG)
+    step = max(CONFIG.weight_beats + CONFIG.index_beats, ComputeEngine.min_step(CONFIG))
     tile.kernel, tile.stride, tile.blocks = np.array([2, 2]), np.array([1, 1]), 1
     tile.rows, tile.cols = 2, PX * -(-step // 2)
     height, width = tile.rows + 1, tile.cols + 1

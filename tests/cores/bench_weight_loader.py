@@ -40,17 +40,19 @@ class Step:
         if kind in CONFIG.unit_rows:
             word = int.from_bytes(rng.bytes(CONFIG.unit_rows[kind] * CONFIG.beat_bytes), "little")
             return cls(kind, group, beats_of(word, CONFIG.unit_rows[kind]), (word,))
-        int4 = kind == StepKind.INT4
-        weights = rng.integers(-8, 8, LANES) if int4 else rng.integers(0, 1 << CONFIG.weight_bits, LANES)
+        weights = rng.integers(-8, 8, LANES) if kind.is_int4 else rng.integers(0, 1 << CONFIG.weight_bits, LANES)
         lanes = np.arange(LANES)
         bases = np.array([CONFIG.window_base(int(lane)) for lane in lanes % DN])
-        indices = {StepKind.INDEXED: rng.integers(0, CONFIG.select_fanin, LANES),
-                   StepKind.DENSE: lanes % DN * CONFIG.groups_dense + group - bases,
-                   StepKind.WINDOW: lanes // DN % CONFIG.ic_lanes}[StepKind.DENSE if int4 else kind]
+        if kind.has_indices:
+            indices = rng.integers(0, CONFIG.select_fanin, LANES)
+        elif kind == StepKind.WINDOW:
+            indices = lanes // DN % CONFIG.ic_lanes
+        else:
+            indices = lanes % DN * CONFIG.groups_dense + group - bases
         values = pack(weights % (1 << CONFIG.weight_bits), CONFIG.weight_bits), pack(indices, CONFIG.index_bits)
-        beats = beats_of(pack(weights % 16, 4) if int4 else values[0], CONFIG.step_beats(kind))
-        if kind == StepKind.INDEXED:
-            beats = beats_of(values[0], CONFIG.weight_beats) + beats_of(values[1], CONFIG.index_beats)
+        ahead = CONFIG.index_beats if kind.has_indices else 0
+        beats = beats_of(values[1], ahead)
+        beats += beats_of(pack(weights % 16, 4) if kind.is_int4 else values[0], CONFIG.step_beats(kind) - ahead)
         return cls(kind, group, beats, values)
 
     @property
@@ -62,8 +64,7 @@ class Step:
 
     @property
     def flags(self) -> int:
-        name = self.kind.name.lower()
-        return FLAGS.const({name: 1} if name in FLAGS.members else {}).as_bits()
+        return FLAGS.const({trait: 1 for trait in self.kind.traits if trait in FLAGS.members}).as_bits()
 
     def due(self, copied: int) -> list[tuple[str, int]]:
         """The ports that show it, and in which cycle, when it is copied in cycle ``copied``."""
@@ -131,8 +132,8 @@ async def random_steps(dut, idle, stall):
 
 @cocotb.test(timeout_time=1, timeout_unit="ms")
 async def rate(dut):
-    """From a full ring: a step for as many cycles as it has beats, one more if indices are the last of them, or for as
-    many as it takes the engine to take one over.
+    """From a full ring: a step for as many cycles as it has beats, or for as many as it takes the engine to take one
+    over.
     """
     rng = await begin(dut)
     for kind in KINDS:
@@ -142,7 +143,7 @@ async def rate(dut):
             if step.kind == kind:
                 steps.append(step)
         starts = await run(dut, steps, idle=0.0, stall=0.0)
-        distances, least = np.diff(starts), max(len(steps[0].beats) + (kind == StepKind.INDEXED), steps[0].taken + 1)
+        distances, least = np.diff(starts), max(len(steps[0].beats), steps[0].taken + 1)
         assert (distances[1:] == least).all(), (kind, distances)
 
 

@@ -116,13 +116,13 @@ def random_weights(rng: np.random.Generator, tile: Tile, kind: StepKind, *, grou
         for group in range(groups):
             weights = rng.integers(-W_LIMIT, W_LIMIT, (TM, DN))
             weights.flat[rng.integers(weights.size)] = -W_LIMIT
-            beats += beats_of(weights.ravel(), CONFIG.weight_bits)
             if kind == StepKind.INDEXED:
                 indices = rng.integers(0, CONFIG.select_fanin, (TM, DN))
                 beats += beats_of(indices.ravel(), CONFIG.index_bits)
                 channels = indices + np.array([CONFIG.window_base(int(lane)) for lane in lanes])
             else:
                 channels = np.broadcast_to(lanes * CONFIG.groups_dense + group, (TM, DN))
+            beats += beats_of(weights.ravel(), CONFIG.weight_bits)
             sums += np.einsum("oj,rcoj->orc", weights, inputs[:, :, channels])
     return beats, sums
 

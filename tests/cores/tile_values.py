@@ -104,8 +104,8 @@ def is_window(tile: Instruction) -> bool:
 def flags_of_steps(config: NpuConfig, tile: Instruction):
     """`kind_flags` of a COMPUTE's steps; none of a POOL's."""
     layout = kind_flags(StepKind, config)
-    kind = StepKind(tile["kind"]).name.lower() if tile.opcode == Opcode.COMPUTE else ""
-    return layout.const({kind: 1} if kind in layout.members else {})
+    traits = StepKind(tile["kind"]).traits if tile.opcode == Opcode.COMPUTE else ()
+    return layout.const({trait: 1 for trait in traits if trait in layout.members})
 
 
 def _line(geometry: Instruction, tile: Instruction, block: int, ky: int, row: int) -> int:

@@ -56,7 +56,7 @@ def check(graph: Graph, config: NpuConfig, seed: int) -> bool:
     image = random_image(program, inputs, seed)
     functional.run(config, program.code, image, write_start=program.write_start)
     check_tensors(program, graph, image, golden_tensors(graph, inputs), f"graph {seed}")
-    return any(one.opcode.name == "COMPUTE" and one["kind"] == StepKind.INT4 for one in program.instructions)
+    return any(one.opcode.name == "COMPUTE" and StepKind(one["kind"]).is_int4 for one in program.instructions)
 
 
 def test_tiles_whose_weights_fit(rng: np.random.Generator) -> None:
@@ -66,8 +66,20 @@ def test_tiles_whose_weights_fit(rng: np.random.Generator) -> None:
     for value in (-9, 8):
         weights[40, 7] = value      # in the second tile
         assert kinds(weights) == [{StepKind.INT4}, {StepKind.DENSE}, {StepKind.INT4}]
-    weights[64:, rng.random(64) < 0.9] = 0      # few enough for indices
-    assert StepKind.INDEXED in kinds(weights)[2]
+
+
+def test_tiles_with_indices(rng: np.random.Generator) -> None:
+    """Where blocks with indices have weights beyond four bits, dense ones keep four, and the other way round."""
+    weights = rng.integers(1, 8, (32, 64))
+    weights[:, np.arange(64) % 4 > 0] = 0
+    assert kinds(weights) == [{StepKind.INT4_INDEXED}]
+    assert kinds(weights, replace(CONFIG, int4=0)) == [{StepKind.INDEXED}]
+    weights[3, 4] = 9
+    assert kinds(weights) == [{StepKind.INDEXED}]
+    weights[:, 32:] = 3
+    assert kinds(weights) == [{StepKind.INDEXED, StepKind.INT4}]
+    weights[3, 4], weights[7, 40] = 7, -9
+    assert kinds(weights) == [{StepKind.INT4_INDEXED, StepKind.DENSE}]
 
 
 @pytest.mark.parametrize("extreme", [-8, 7])
@@ -90,13 +102,24 @@ def test_half_the_beats(rng: np.random.Generator) -> None:
 @pytest.mark.parametrize("macs, purpose", [(256, "sparse"), (512, "dense")])
 def test_fully_connected_layers(macs: int, purpose: str, rng: np.random.Generator) -> None:
     """A step of one pixel takes as long as its weights come, or as a machine needs for a step."""
-    graph = dense(rng.integers(-8, 8, (1024, 1024)), pixels=1)
-    plain = NpuConfig.preset(macs, purpose)
+    check_rate(dense(rng.integers(-8, 8, (1024, 1024)), pixels=1), NpuConfig.preset(macs, purpose), 0, 0.65)
+
+
+@pytest.mark.parametrize("fanin", [4, 16])
+def test_sparse_fully_connected_layers(fanin: int, rng: np.random.Generator) -> None:
+    weights = rng.integers(1, 8, (1024, 1024))
+    weights[:, np.arange(1024) % 4 > 0] = 0
+    plain = NpuConfig.preset(256, select_fanin=fanin)
+    check_rate(dense(weights, pixels=1), plain, plain.index_beats, 0.75)
+
+
+def check_rate(graph: Graph, plain: NpuConfig, indices: int, at_most: float) -> None:
     with_int4, without = (estimate(config, compile_graph(graph, config)[0].code).cycles
                           for config in (replace(plain, int4=1), plain))
-    paces = [max(beats, ComputeEngineTiming.min_step(plain)) for beats in (plain.weight_beats // 2, plain.weight_beats)]
-    assert with_int4 / without == pytest.approx(paces[0] / paces[1], rel=0.02)
-    assert with_int4 < 0.65 * without
+    paces = [max(beats + indices, ComputeEngineTiming.min_step(plain))
+             for beats in (plain.weight_beats // 2, plain.weight_beats)]
+    assert with_int4 / without == pytest.approx(paces[0] / paces[1], rel=0.03)
+    assert with_int4 < at_most * without
 
 
 @pytest.mark.parametrize("name", CONFIGS)

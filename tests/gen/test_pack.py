@@ -46,8 +46,8 @@ def unpack(packed: PackedWeights, layer: Conv, config: NpuConfig) -> np.ndarray:
                 for tap in range(taps):
                     for group in range(item.groups):
                         step, beats = beats[:item.step_beats(config)], beats[item.step_beats(config):]
-                        weights = step[:config.weight_beats].reshape(-1).view(np.int8)
-                        bits = int.from_bytes(step[config.weight_beats:].tobytes(), "little")
+                        indices, weights = step[:-config.weight_beats], step[-config.weight_beats:]
+                        weights, bits = weights.reshape(-1).view(np.int8), int.from_bytes(indices.tobytes(), "little")
                         for i in range(tm):
                             for j in range(dn):
                                 position = i * dn + j

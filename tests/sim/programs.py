@@ -88,11 +88,11 @@ def pack_indexed(config: NpuConfig, weights: np.ndarray, groups: int) -> bytes:
                         group, lane = reach[0]
                         slots[group, output, lane] = part[channel], channel - config.window_base(lane)
                 for group in range(groups):
-                    stream += slots[group, :, :, 0].astype(np.int8).tobytes()
                     word = 0
                     for position, index in enumerate(slots[group, :, :, 1].ravel()):
                         word |= int(index) << position * config.index_bits
                     stream += word.to_bytes(config.index_beats * config.beat_bytes, "little")
+                    stream += slots[group, :, :, 0].astype(np.int8).tobytes()
     return bytes(stream)
 
 

@@ -1,4 +1,4 @@
-"""Weights of four bits: half the beats of a dense step."""
+"""Weights of four bits: half the beats of a step's weights."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -16,13 +16,14 @@ INT4_BITS = 4
 @dataclass(frozen=True, kw_only=True)
 class Int4Settings(Core):
 
-    #: 1: dense steps can have weights of four bits, -8..7, which are expanded after the weight ring.
+    #: 1: steps can have weights of four bits, -8..7, which are expanded after the weight ring.
     int4: int = 0
 
     def beats_by_kind(self) -> Iterator[tuple[StepKind, int]]:
         yield from super().beats_by_kind()
         if self.int4:
             yield StepKind.INT4, self.weight_beats // 2
+            yield StepKind.INT4_INDEXED, self.weight_beats // 2 + self.index_beats
 
     def check(self) -> None:
         super().check()
