@@ -104,6 +104,10 @@ class WindowGeometry(Geometry):
         columns = (cols - 1) * self.stride[1] // self.phases + taps
         return max(-(-columns // config.banks), -(-cols // self.word_columns(config)))
 
+    def fits(self, spatial: SpatialTile, config: NpuConfig) -> bool:
+        """Also one row of words has to be no longer than an accumulator bank: bands divide no rows."""
+        return super().fits(spatial, config) and -(-spatial.cols // self.word_columns(config)) <= config.acc_depth
+
     def band_rows(self, spatial: SpatialTile, config: NpuConfig) -> int:
         """Output rows that a band has at most."""
         return max(1, self.band_words // -(-spatial.cols // self.word_columns(config))) * self.word_rows

@@ -287,6 +287,15 @@ def test_shapes(config, stride, kernel, size, pad, rng, windows_only):
         run_and_compare(program, graph, 1, ORDERS)
 
 
+@pytest.mark.parametrize("config", [NpuConfig.preset(64, depthwise=1, acc_depth=64),
+                                    NpuConfig.preset(64, "dense", depthwise=1, acc_depth=64)], ids=config_id)
+def test_pixels_of_a_copy_are_one_long_row(config, rng, windows_only):
+    """The input buffer holds more of it than an accumulator bank."""
+    program, graph = compile_kept(depthwise_graph(3, (1, 1), (60, 100), 1, 0, rng), config)
+    assert program.layers[0].mode == "window"
+    run_and_compare(program, graph, 1, ORDERS)
+
+
 def test_fields_of_a_window_layer(rng):
     config = NpuConfig.preset(256, depthwise=1)
     program, _ = compile_kept(depthwise_graph(32, (3, 3), (10, 10), 2, 1, rng), config)
