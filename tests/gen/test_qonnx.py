@@ -158,17 +158,21 @@ def test_an_empty_constant_among_the_inputs(rng: Rng) -> None:
     assert [size.dim_value for size in value_types(model)[y].tensor_type.shape.dim] == [1, 4, 12, 12]
 
 
+@pytest.mark.parametrize("given", [dict(kernel_shape=[3, 3], pads=[1] * 4), dict(pads=[1] * 4), {}], ids=str)
 @pytest.mark.parametrize("group", [1, 4])
-def test_channels_last(group: int, rng: Rng) -> None:
+def test_channels_last(group: int, given: dict[str, list[int]], rng: Rng) -> None:
     """QONNX's operators of channels that are last, those of weights too, are the same as ONNX's of the first."""
     last = "qonnx.custom_op.channels_last"
     weights = rng.normal(size=(8, 3, 3, 4 // group)).astype(np.float32)
+    norm = rng.uniform(0.5, 2, (4, 8)).astype(np.float32)
     b = QuantBuilder(rng, [1, 6, 7, 4])
-    y = b.node("Conv", "x", b.constant(weights), domain=last, kernel_shape=[3, 3], pads=[1, 1, 1, 1], group=group)
+    y = b.node("Conv", "x", b.constant(weights), domain=last, group=group, **given)
+    y = b.node("BatchNormalization", y, *map(b.constant, norm), domain=last)
     y = b.node("MaxPool", y, domain=last, kernel_shape=[2, 3], strides=[2, 1])
     c = QuantBuilder(rng, [1, 6, 7, 4])
     z = c.node("Conv", c.node("Transpose", "x", perm=[0, 3, 1, 2]), c.constant(weights.transpose(0, 3, 1, 2)),
-               pads=[1, 1, 1, 1], group=group)
+               group=group, **given)
+    z = c.node("BatchNormalization", z, *map(c.constant, norm))
     z = c.node("Transpose", c.node("MaxPool", z, kernel_shape=[2, 3], strides=[2, 1]), perm=[0, 2, 3, 1])
     x = rng.normal(size=(1, 6, 7, 4)).astype(np.float32)
     found, wanted = (ort.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"]).run(

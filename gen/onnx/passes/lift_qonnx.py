@@ -2,6 +2,8 @@
 channels are last are ONNX's, between Transposes.
 """
 
+from collections.abc import Mapping
+
 import onnx
 from onnx import helper, version_converter
 
@@ -34,16 +36,20 @@ def lift_qonnx(model: onnx.ModelProto) -> onnx.ModelProto:
 
 
 def _put_channels_first(graph: onnx.GraphProto) -> None:
-    """Convolutions and pools of channels that are last, between Transposes, which their weights have, too."""
+    """Convolutions, pools and norms of channels that are last, between Transposes; weights have one, too."""
     nodes = []
+    ranks = {tensor.name: len(tensor.dims) for tensor in graph.initializer} | {
+        value.name: len(value.type.tensor_type.shape.dim) for value in (*graph.input, *graph.value_info)
+        if value.type.tensor_type.HasField("shape")}
     for node in graph.node:
-        axes = next((len(attribute.ints) for attribute in node.attribute if attribute.name == "kernel_shape"), 0)
-        if node.domain != _CHANNELS_LAST or not axes:
+        axes = _spatial_axes(node, ranks) if node.domain == _CHANNELS_LAST else 0
+        if not axes:
             nodes.append(node)
             continue
         result = node.output[0]
+        ranks[result] = axes + 2
         first, last = [0, axes + 1, *range(1, axes + 1)], [0, *range(2, axes + 2), 1]
-        for place, name in enumerate(node.input[:2]):
+        for place, name in enumerate(node.input[:2 if node.op_type == "Conv" else 1]):
             node.input[place] = f"{result}/first{place}"
             nodes.append(helper.make_node("Transpose", [name], [node.input[place]], node.input[place], perm=first))
         node.domain, node.output[0] = "", f"{result}/last"
@@ -51,3 +57,11 @@ def _put_channels_first(graph: onnx.GraphProto) -> None:
     if len(nodes) > len(graph.node):
         del graph.node[:]
         graph.node.extend(nodes)
+
+
+def _spatial_axes(node: onnx.NodeProto, ranks: Mapping[str, int]) -> int:
+    """How many there are, by an attribute, all of which may be left out, or by a rank; 0 where nothing says it."""
+    lengths = {attribute.name: len(attribute.ints) for attribute in node.attribute}
+    said = (lengths.get(name, 0) for name in ("kernel_shape", "strides", "dilations"))
+    return next(filter(None, (*said, lengths.get("pads", 0) // 2, *(
+        max(0, ranks.get(name, 0) - 2) for name in node.input[:2]))), 0)
