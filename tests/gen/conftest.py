@@ -25,6 +25,12 @@ def samples(digits: Path) -> str:
     return str(digits / "digits_test.npz")
 
 
+@pytest.fixture
+def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Commands must not depend on where they are called."""
+    monkeypatch.chdir(tmp_path)
+
+
 @pytest.fixture(autouse=True)
 def _no_lines_on_the_way(monkeypatch: pytest.MonkeyPatch):
     """What a command says on stderr must not depend on how fast this machine is."""

@@ -35,10 +35,7 @@ from tests.npu_files import changed, read_files, resealed
 
 CONFIG = get_board("zu3eg").config(16)
 
-
-@pytest.fixture(autouse=True)
-def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.chdir(tmp_path)
+pytestmark = pytest.mark.usefixtures("elsewhere")
 
 
 @pytest.fixture

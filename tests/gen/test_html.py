@@ -21,8 +21,7 @@ _COMMANDS = ("compile", "profile", "compare", "explore", "build")
 
 
 @pytest.fixture(autouse=True)
-def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.chdir(tmp_path)
+def _no_hardware(elsewhere: None, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr("cores.emit.emit_verilog", lambda config: "")
 
 

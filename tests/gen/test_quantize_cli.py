@@ -14,10 +14,7 @@ from gen.onnx.importer import load_model
 from tests.gen.cli.calls import error_line
 from tests.gen.float_models import FloatBuilder
 
-
-@pytest.fixture(autouse=True)
-def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.chdir(tmp_path)
+pytestmark = pytest.mark.usefixtures("elsewhere")
 
 
 @pytest.fixture

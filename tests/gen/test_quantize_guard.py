@@ -20,10 +20,7 @@ from tests.gen.float_models import FloatBuilder
 
 ENTROPY = QuantizeOptions(method="entropy")
 
-
-@pytest.fixture(autouse=True)
-def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.chdir(tmp_path)
+pytestmark = pytest.mark.usefixtures("elsewhere")
 
 
 @pytest.fixture

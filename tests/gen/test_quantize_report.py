@@ -14,10 +14,7 @@ from gen.run.calibration import Calibration, quantize_file
 from tests.gen.float_models import FloatBuilder, detection_network
 from tests.gen.quantizing import quantized
 
-
-@pytest.fixture(autouse=True)
-def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.chdir(tmp_path)
+pytestmark = pytest.mark.usefixtures("elsewhere")
 
 
 # -- groups ------------------------------------------------------------------------------------------------------------

@@ -36,10 +36,7 @@ LIBRARY = ROOT / "gen" / "report" / "vendor" / "echarts.min.js"
 #: Those of engines' states that the parts of a profile are made of.
 _AT_WORK, _SETTING_UP = ("useful", "idle_pixels", "idle_lanes"), ("wait_weights", "short_steps", "setup")
 
-
-@pytest.fixture(autouse=True)
-def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.chdir(tmp_path)
+pytestmark = pytest.mark.usefixtures("elsewhere")
 
 
 @pytest.fixture

@@ -14,10 +14,7 @@ from gen.run.waves import SCOPE, save_files
 from tests.gen.cli.calls import error_line
 from tests.gen.qdq import in_two_parts
 
-
-@pytest.fixture(autouse=True)
-def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.chdir(tmp_path)
+pytestmark = pytest.mark.usefixtures("elsewhere")
 
 
 @pytest.fixture
