@@ -42,7 +42,6 @@ class InstructionFetch(InstructionFetchTiming, Component):
     QUEUES: ClassVar[Mapping[Queue, Any]] = {Queue.LOAD: ShallowFifo, Queue.COMPUTE: Fifo, Queue.STORE: Fifo}
 
     def __init__(self, config: NpuConfig):
-        assert {queue: fifo.LATENCY for queue, fifo in self.QUEUES.items()} == self.QUEUE_LATENCIES
         self.config = config
         entry = stream.Signature(QueuedInstruction)
         super().__init__({
@@ -237,6 +236,7 @@ class InstructionFetch(InstructionFetchTiming, Component):
             depth = self.config.queue_depth
             fifo: Any = (self.QUEUES[which](width=layout.size, depth=depth) if depth > 1
                          else SingleFifo(width=layout.size))
+            assert fifo.LATENCY == self.queue_latency(self.config, which)
             m.submodules[f"{name}_queue"] = fifo
             entry, output, room = data.View(layout, fifo.r_data), getattr(self, name), Signal(name=f"{name}_room")
             m.d.sync += room.eq((queue == which) & fifo.w_rdy)

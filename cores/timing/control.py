@@ -1,8 +1,7 @@
 """Of instruction fetch, tokens and the control of the machine."""
 
-from typing import ClassVar
-
 from ..arch.isa import Queue
+from ..config import NpuConfig
 from .lib import FifoTiming, ShallowFifoTiming
 
 __all__ = ["InstructionFetchTiming", "MachineControlTiming", "TokenCounterTiming"]
@@ -40,10 +39,11 @@ class InstructionFetchTiming:
     REQUEST_CYCLES = 2
     #: Cycles from an entry's leaving a full queue until the next is dispatched, beyond those of the queue itself.
     ROOM_CYCLES = 1
-    #: Cycles from dispatch until an engine sees its instruction: those of its queue.
-    QUEUE_LATENCIES: ClassVar = {Queue.LOAD: ShallowFifoTiming.LATENCY, Queue.COMPUTE: FifoTiming.LATENCY,
-                                 Queue.STORE: FifoTiming.LATENCY}
-    #: The same of queues of one instruction.
-    SINGLE_LATENCY = FifoTiming.LATENCY
     #: Cycles that SYNC and END want everything to be at rest: all bits of their counter.
     CALM_CYCLES = 3
+
+    @staticmethod
+    def queue_latency(config: NpuConfig, queue: Queue) -> int:
+        """Cycles from dispatch until an engine sees its instruction: those of its queue."""
+        shallow = queue is Queue.LOAD and config.queue_depth > 1
+        return ShallowFifoTiming.LATENCY if shallow else FifoTiming.LATENCY

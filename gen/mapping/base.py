@@ -94,6 +94,8 @@ class Mapping(MappedLayer):
     takes: ClassVar[type[Layer]]
     #: Each `mode` that it can have, in words for those who read a report.
     modes: ClassVar[dict[str, str]]
+    #: Whether its products are multiplications, whose energy is known (`gen.run.energy_ratio`).
+    multiplies: ClassVar[bool] = True
 
     @classmethod
     @abstractmethod

@@ -199,6 +199,7 @@ class BinaryMapping(ConvMapping):
     """A layer on the binary unit, whose sums are counts."""
 
     modes = {"binary": "signs multiplied by XNOR and counted"}
+    multiplies = False
 
     signs: SignSource
 

@@ -33,6 +33,7 @@ class StochasticMapping(ConvMapping):
     """A convolution whose products are streams of bits."""
 
     modes = {"stochastic": "products of streams of random bits"}
+    multiplies = False
 
     @property
     def mode(self) -> str:

@@ -7,6 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from gen.mapping.registry import MAPPINGS
+
 __all__ = ["HIGH", "LOW", "UNCOUNTED", "EnergyScale", "energy_of", "energy_shares"]
 
 #: pJ at 45 nm (M. Horowitz, ISSCC 2014): a product of 8 bits and its addition to a sum of 32 bits; a byte of an SRAM of
@@ -17,8 +19,8 @@ _MEMORY_BYTE = (1300 / 8, 2600 / 8)
 #: What logic of an FPGA takes of that of a chip with the same function at most (I. Kuon and J. Rose, 2007). Its
 #: memories and what is outside of it are no logic.
 _FPGA = 14
-#: Modes whose products are no multiplications, of which nothing comparable is published.
-UNCOUNTED = ("binary", "stochastic")
+#: Modes whose products are no multiplications: nothing comparable is published of these.
+UNCOUNTED = tuple(mode for mapping in MAPPINGS if not mapping.multiplies for mode in mapping.modes)
 
 
 @dataclass(frozen=True)

@@ -65,10 +65,8 @@ class Shared:
         self.config, self.program, self.latency = config, program, latency
         self.dram = None if dram is None else Dram(dram)
         self.bus = ReadBus(config, latency, self.dram)
-        fetch = InstructionFetchTiming
         self.queues = {
-            queue: TimedFifo(config.queue_depth,
-                             fetch.QUEUE_LATENCIES[queue] if config.queue_depth > 1 else fetch.SINGLE_LATENCY)
+            queue: TimedFifo(config.queue_depth, InstructionFetchTiming.queue_latency(config, queue))
             for queue in ENGINES}
         #: Instructions on their way to each engine, as indices, and how many it has finished.
         self.pending: dict[Queue, list[int]] = {queue: [] for queue in ENGINES}

@@ -73,8 +73,8 @@ EDGES = {
                    "npudriver sim.golden sim.stochastic",
     # what is done with it
     "gen.run": "boards cores cores.arch cores.config cores.errors cores.timing gen.compiler gen.detection "
-               "gen.files gen.ir gen.onnx gen.options gen.partition gen.passes gen.program gen.quantize npudriver sim "
-               "sim.devices sim.rtl sim.timing",
+               "gen.files gen.ir gen.mapping gen.onnx gen.options gen.partition gen.passes gen.program gen.quantize "
+               "npudriver sim sim.devices sim.rtl sim.timing",
     "gen.check": "gen.detection gen.ir gen.onnx gen.partition gen.quantize sim.golden",
     "gen.prune": "cores.config cores.errors gen.compiler gen.detection gen.ir gen.onnx gen.options gen.passes "
                  "gen.quantize gen.run sim",
