@@ -91,7 +91,9 @@ def _batch(text: str) -> int:
 
 def add_shape_option(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--shape", type=_shape, action="append", default=[], metavar="INPUT=1,3,224,224",
-                        help="the shape of an input that the model leaves open, samples first; once for each of them")
+                        help="the shape of an input that the model leaves open, samples first; once for each of "
+                             "them. Of an integer without axes its value, which is constant then: it may say which "
+                             "branch the model takes")
 
 
 def _shape(text: str) -> tuple[str, tuple[int, ...]]:

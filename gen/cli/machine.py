@@ -359,10 +359,21 @@ def require_single(application: "Application", path: Path) -> None:
 
 
 def require_inputs(arguments: argparse.Namespace, inputs: Collection[str]) -> None:
-    """Raises UsageError for a --shape of something that is none of the model's ``inputs``."""
-    for name, _ in arguments.shape:
-        if name not in inputs:
+    """Raises UsageError for a --shape of something that is none of the model's ``inputs``, nor one of its file that has
+    become a constant (`gen.onnx.passes.bind_shapes`).
+    """
+    for name, shape in arguments.shape:
+        if name not in inputs and not (len(shape) == 1 and name in _file_inputs(arguments)):
             raise UsageError(f"--shape {name}: the inputs of the model are {', '.join(inputs)}")
+
+
+def _file_inputs(arguments: argparse.Namespace) -> set[str]:
+    """Those of the ONNX files that a command is given."""
+    import onnx
+
+    paths = getattr(arguments, "models", None) or [arguments.model]
+    return {value.name for path in paths if path.suffix == ".onnx"
+            for value in onnx.load(path, load_external_data=False).graph.input}
 
 
 def say_density(asked: float | None, config: NpuConfig) -> float | None:

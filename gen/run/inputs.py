@@ -191,7 +191,8 @@ def _read_arrays(path: Path, specs: Mapping[str, InputSpec], limit: int | None) 
 
 
 def array_shapes(path: Path) -> dict[str, tuple[int, ...]]:
-    """The shapes of the arrays of a .npz file, or, under the name "", of that of a .npy file; none of other files.
+    """The shapes of the arrays of a .npz file, or, under the name "", of that of a .npy file; none of other files, nor
+    of arrays with a number for each sample, which leave nothing open.
 
     Raises as `read_samples`.
     """
@@ -200,7 +201,8 @@ def array_shapes(path: Path) -> dict[str, tuple[int, ...]]:
         return {}
     try:
         file = ArrayFile(path)
-        return {name: file.header(name).shape for name in file.names or [""]}
+        shapes = {name: file.header(name).shape for name in file.names or [""]}
+        return {name: shape for name, shape in shapes.items() if len(shape) > 1}
     except BAD_ARCHIVE as error:
         raise InputError(f"{path}: damaged, or not an {path.suffix} file ({described(error)})",
                          code="damaged-samples") from None

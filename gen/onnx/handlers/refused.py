@@ -29,7 +29,8 @@ REFUSALS: Mapping[tuple[str, ...], str] = {
         f"step (up to {MOST_STEPS} steps, of a number that is known; without `clip`, `input_forget`, `P` and lengths "
         f"of single sequences; its functions are {', '.join(FUNCTIONS)})",
     ("If", "Loop", "Scan"):
-        "has no layer on the machine, whose programs have no branches; what is in it is the processor's, too",
+        "has no layer on the machine, whose programs have no branches; what is in it is the processor's, too. Where an "
+        "integer input without axes decides which branch is taken, --shape INPUT=NUMBER makes it a constant",
     ("ArgMax", "ArgMin", "TopK", "NonMaxSuppression", "LogSoftmax", "Hardmax"):
         "has no layer on the machine, nor a step at the end of its work, where Softmax is the only one",
     ("DynamicQuantizeLinear", "ConvInteger", "MatMulInteger"):

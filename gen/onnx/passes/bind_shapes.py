@@ -2,28 +2,38 @@
 
 from collections.abc import Mapping, Sequence
 
+import numpy as np
 import onnx
+from onnx import TensorProto, helper, numpy_helper
 
 from gen.ir.errors import GraphError
 
 __all__ = ["bind_shapes"]
+
+_INTEGERS = (TensorProto.INT64, TensorProto.INT32, TensorProto.BOOL)
 
 
 def bind_shapes(model: onnx.ModelProto, shapes: Mapping[str, Sequence[int]]) -> onnx.ModelProto:
     """Numbers in place of the symbolic dimensions of inputs, and wherever else their names are.
 
     ``shapes``: input -> shape, perhaps without the samples, or with them in front of all of its axes; "" stands for the
-    only input. The number of samples stays
-    what it is. What is no identifier, as "?", names nothing: each such dimension is one of its own. Raises GraphError
-    for a shape that is not the input's, and where one name would have two numbers.
+    only input. An integer without axes that has one number for a shape is that number, and no input any more: it says
+    which branch a model takes. The number of samples stays what it is. What is no identifier, as "?", names nothing:
+    each such dimension is one of its own. Raises GraphError for a shape that is not the input's, and where one name
+    would have two numbers.
     """
     constants = {tensor.name for tensor in model.graph.initializer}
     inputs = [value for value in model.graph.input if value.name not in constants]
     named: dict[str, int] = {}
     for value in inputs:
-        dims = value.type.tensor_type.shape.dim
+        dims, number = value.type.tensor_type.shape.dim, value.type.tensor_type.elem_type
         shape = shapes.get(value.name, shapes.get("") if len(inputs) == 1 else None)
         if shape is None:
+            continue
+        if value.type.tensor_type.HasField("shape") and not dims and len(shape) == 1 and number in _INTEGERS:
+            kind = helper.tensor_dtype_to_np_dtype(number)
+            model.graph.initializer.append(numpy_helper.from_array(np.array(shape[0]).astype(kind), value.name))
+            model.graph.input.remove(value)
             continue
         # One more than it has is that of the samples, of an input that is taken whole (`whole_inputs`).
         whole = len(shape) == len(dims) + 1

@@ -12,12 +12,16 @@ from gen.onnx.held import constant_of
 from gen.onnx.model import PRODUCTS
 from gen.onnx.names import unique
 from gen.onnx.passes.check_types import value_types
+from gen.onnx.passes.enclose import enclosed
 from gen.onnx.passes.hoist_quantisation import MOVING
 from gen.onnx.passes.report import sentence, title
 from gen.onnx.passes.whole_inputs import whole_inputs
 
 __all__ = ["free_batch"]
 
+#: What helps where a model is within a branch.
+_BRANCH = ("; or, where an integer input without axes decides which branch is taken, make that a constant: --shape "
+           "INPUT=NUMBER")
 #: The name of the first axis after this pass.
 _SAMPLES = "samples"
 #: Operators that may work on values whose samples are not along the first axis: they move these, or work one by one.
@@ -157,8 +161,9 @@ def _require_apart(graph: onnx.GraphProto, fed: set[str], whole: dict[str, tuple
             if name not in fed:
                 continue
             if name not in whole:
+                advice = _BRANCH if enclosed(node) == "If" else ""
                 raise GraphError(f"{title(node)}: the shape of its result is not known, nor whether it mixes samples "
-                                 f"of the batch of {batch}; export the model with batch 1 or a symbolic one",
+                                 f"of the batch of {batch}; export the model with batch 1 or a symbolic one{advice}",
                                  code="fixed-batch")
             place = _place(whole[name], single.get(name), batch)
             # A Reshape may move the axis to where other values lie: what is in front of it has to stay.
