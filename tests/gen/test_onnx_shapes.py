@@ -8,7 +8,7 @@ import numpy as np
 import onnx
 import onnxruntime as ort
 import pytest
-from onnx import TensorProto, helper
+from onnx import TensorProto, helper, numpy_helper
 
 from gen.cli import main
 from gen.ir import reference
@@ -128,7 +128,7 @@ def test_shapes_are_bound(shape: tuple[int, ...], rng: Rng, tmp_path: Path) -> N
 
 
 def test_shape_of_an_input_that_is_taken_whole(rng: Rng) -> None:
-    """With the samples in front of all of its axes, as samples have it."""
+    """With the samples in front of all of its axes, as samples have it. A number without axes has none, but a value."""
     b = FloatBuilder(rng, ["batch", 4])
     value = helper.make_tensor_value_info
     graph = helper.make_graph([helper.make_node("Identity", ["state"], ["y"])], "state", [
@@ -136,7 +136,8 @@ def test_shape_of_an_input_that_is_taken_whole(rng: Rng) -> None:
         value("rate", TensorProto.INT64, [])], [value("y", TensorProto.FLOAT, None)])
     bound = bind_shapes(helper.make_model(graph), {"x": (7, 4), "state": (7, 2, 1, 16), "rate": (7,)})
     shapes = [[size.dim_value for size in one.type.tensor_type.shape.dim] for one in bound.graph.input]
-    assert shapes == [[1, 4], [2, 1, 16], []]
+    assert shapes == [[1, 4], [2, 1, 16]]
+    assert [int(numpy_helper.to_array(tensor)) for tensor in bound.graph.initializer if tensor.name == "rate"] == [7]
     with pytest.raises(GraphError, match="which cannot be"):
         bind_shapes(helper.make_model(graph), {"state": (7, 3, 1, 16)})
 
