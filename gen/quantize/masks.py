@@ -51,7 +51,7 @@ class ExpandedMasks(Rewriting):
         place = int(first > second)
         mask, shape, whole = node.input[place], shapes[place], shapes[1 - place]
         if (len(whole) != 4 or not all(whole[1:]) or len(shape) < 3 or shape[-3] != 1 or shape[-2] == 1 or whole[1] == 1
-                or mask in self._constants or not self._is_of_inputs(mask)):
+                or mask in self._constants or not _is_without_weights(self._makers, mask)):
             return
         key = mask, tuple(whole[1:])
         if key not in self._expanded:
@@ -60,24 +60,12 @@ class ExpandedMasks(Rewriting):
         node.input[place] = self._expanded[key]
         yield node
 
-    def _is_of_inputs(self, name: str) -> bool:
-        """Whether no layer with weights is among what a value is made of."""
-        seen, waiting = set[str](), [name]
-        while waiting:
-            maker = self._makers.get(waiting.pop())
-            if maker is None or maker.output[0] in seen:
-                continue
-            if maker.op_type in WEIGHTED:
-                return False
-            seen.add(maker.output[0])
-            waiting += maker.input
-        return True
-
 
 def make_masks_finite(model: onnx.ModelProto) -> onnx.ModelProto:
     """``model`` with `_LOWEST` in the place of lower numbers, in a constant of its own for each sum."""
     if not any(node.op_type == "Softmax" for node in model.graph.node):
         return model
+    _give_own_sums(GraphIndex(model))
     index = GraphIndex(model)
     _add_choices(index)
     _bound_choices(index)
@@ -85,6 +73,45 @@ def make_masks_finite(model: onnx.ModelProto) -> onnx.ModelProto:
         mask = np.maximum(numpy_helper.to_array(tensor), np.float32(_LOWEST))
         node.input[list(node.input).index(tensor.name)] = index.constant(f"{node.name}/mask", mask)
     return model
+
+
+def _give_own_sums(index: GraphIndex) -> None:
+    """Masked scores that a Softmax reads, and something else, too: the Softmax gets a sum, or a choice, of its own.
+
+    With one range for both, either the others would lose what is masked, or the Softmax the steps between scores.
+    """
+    nodes = list[NodeProto]()
+    for node in index.graph.node:
+        nodes.append(node)
+        read = node.output[0] if node.op_type in ("Add", "Where") else ""
+        rows = [reader for reader in index.readers[read] if reader.op_type == "Softmax"] if read else []
+        if not rows or len(rows) == len(index.readers[read]) and read not in index.outputs or not any(
+                name in index.constants or _is_without_weights(index.makers, name) for name in node.input):
+            continue
+        own = NodeProto()
+        own.CopyFrom(node)
+        own.name = own.output[0] = index.name(f"{node.name or read}/masked")
+        for reader in rows:
+            reader.input[0] = own.output[0]
+        nodes.append(own)
+    if len(nodes) > len(index.graph.node):
+        del index.graph.node[:]
+        index.graph.node.extend(nodes)
+
+
+def _is_without_weights(makers: Mapping[str, NodeProto], name: str) -> bool:
+    """Whether no layer with weights is among what a value is made of."""
+    seen, waiting = set[str](), [name]
+    while waiting:
+        name = waiting.pop()
+        maker = makers.get(name)
+        if maker is None or name in seen:
+            continue
+        if maker.op_type in WEIGHTED:
+            return False
+        seen.add(name)
+        waiting += maker.input
+    return True
 
 
 def _add_choices(index: GraphIndex) -> None:

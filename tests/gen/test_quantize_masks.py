@@ -137,6 +137,29 @@ def test_given_and_a_result(rng: np.random.Generator) -> None:
 
 
 @pytest.mark.parametrize("given", [False, True], ids=("constant", "input"))
+def test_masked_scores_that_are_a_result(given: bool, rng: np.random.Generator) -> None:
+    """The Softmax has a sum of its own; what leaves the model is as low as it was."""
+    b = FloatBuilder(rng, [1, TOKENS, WIDTH], opset=17)
+    query, key, value = heads_of(b, "x")
+    numbers = np.where(np.tri(TOKENS, dtype=bool), 0, np.float32(-1e4)).astype(np.float32)[None, None]
+    scores = b.node("MatMul", query, key)
+    total = b.node("Add", scores, "mask" if given else b.constant(numbers), name="total")
+    mixed = b.node("Transpose", b.node("MatMul", b.node("Softmax", total, axis=-1), value), perm=[0, 2, 1, 3])
+    y = b.node("MatMul", b.node("Reshape", mixed, b.constant(np.array([0, 0, WIDTH]))), b.weights(WIDTH, 12), name="y")
+    number = onnx.TensorProto.FLOAT
+    values = [onnx.helper.make_tensor_value_info(name, number, [1, *dims]) for name, dims in (
+        ("x", (TOKENS, WIDTH)), ("mask", (1, TOKENS, TOKENS)), (y, (TOKENS, 12)), (total, (HEADS, TOKENS, TOKENS)))]
+    graph = onnx.helper.make_graph(b.nodes, "masked", values[:2] if given else values[:1], values[2:], b.constants)
+    model = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 17)], ir_version=8)
+    samples = {"x": rng.normal(size=(4, TOKENS, WIDTH)).astype(np.float32)}
+    samples |= {"mask": np.repeat(numbers, 4, axis=0)} if given else {}
+    made = quantize(model, samples, QuantizeOptions(method="minmax")).model
+    expected, found = (onnxruntime.InferenceSession(each.SerializeToString()).run(None, {
+        name: array[:1] for name, array in samples.items()}) for each in (model, made))
+    assert all(((a - b)**2).sum() < 0.01 * (b**2).sum() for a, b in zip(found, expected, strict=True))
+
+
+@pytest.mark.parametrize("given", [False, True], ids=("constant", "input"))
 @pytest.mark.parametrize("seen", [False, True])
 def test_chosen(seen: bool, given: bool, rng: np.random.Generator) -> None:
     """A Where in front of the Softmax, by what is seen or by what is not; the number does not widen the scores' range,
