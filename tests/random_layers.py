@@ -15,8 +15,8 @@ from gen.ir.graph import Conv, Graph, Layer, Pool, output_size
 from gen.ir.tensor import Requantize, Tensor
 from gen.ir.verify import verify
 
-__all__ = ["RandomBuilder", "operations", "random_graph", "random_inputs", "random_pairs", "with_products",
-           "with_tables"]
+__all__ = ["RandomBuilder", "operations", "random_chains", "random_graph", "random_inputs", "random_pairs",
+           "with_products", "with_tables"]
 
 
 #: Largest sum of a channel's absolute weights: a sum of products then fits 27 bits, and so does a bias beside it.
@@ -224,6 +224,18 @@ class RandomBuilder:
             source = target
         return source
 
+    def plain(self, source: Tensor) -> Tensor:
+        """A layer, mostly pointwise, without an epilogue."""
+        kernel, stride, pads, size = self.window(source, 3) if self.chance(0.2) else (
+            (1, 1), (1, 1), (0, 0, 0, 0), source.shape[1:])
+        channels = self.channels()
+        weights = self.weights((channels, source.shape[0], *kernel))
+        spread = float(np.sqrt((weights.astype(float) ** 2).sum(axis=(1, 2, 3)).mean()) * 74)
+        target = self.tensor((channels, *size))
+        self.layers.append(Conv(f"layer{len(self.layers)}", source.name, target.name, weights=weights, stride=stride,
+                                pads=pads, requantize=self.requantize(channels, spread, target)))
+        return target
+
     def pool(self, source: Tensor) -> Tensor:
         maximum = self.chance(0.5)
         kernel, stride, pads, size = self.window(source, 5)
@@ -249,6 +261,19 @@ def random_pairs(seed: int, *, pairs: int = 2, max_channels: int = 130, max_size
     if builder.chance(0.3):
         tensor = builder.conv(tensor)
     graph = Graph(f"pairs{seed}", builder.tensors, tuple(builder.layers), {"input": (entrance.name, ())},
+                  {"output": (tensor.name, ())})
+    verify(graph)
+    return graph
+
+
+def random_chains(seed: int, *, count: int = 2, max_channels: int = 130, max_size: int = 24) -> Graph:
+    """A graph of layers, mostly pointwise, each with a depthwise and a pointwise one after it."""
+    rng = np.random.default_rng(seed)
+    builder = RandomBuilder(rng, max_channels, max_size, 0.2)
+    tensor = entrance = builder.tensor((builder.channels(), builder.between(1, max_size), builder.between(1, max_size)))
+    for _ in range(count):
+        tensor = builder.pair(builder.plain(tensor))
+    graph = Graph(f"chains{seed}", builder.tensors, tuple(builder.layers), {"input": (entrance.name, ())},
                   {"output": (tensor.name, ())})
     verify(graph)
     return graph

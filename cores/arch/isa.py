@@ -331,6 +331,7 @@ OPERATIONS: Mapping[Opcode, Operation] = {
         Field("words", 3, kinds=tuple(WordForm)),
         Field("position_words", 12, unit="winograd"),  # tiles: words from a position to the next
         Field("local", 1, unit="local_store"),   # to the input buffer; pitches and offset count its entries
+        Field("bank", 3, unit="local_store"),    # local: modulo the number of banks, where each row begins
     ),
     # Begins the chain: sums become activations, by the channels' own parameters.
     Opcode.STORE_REQUANT: _setter(

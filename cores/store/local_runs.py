@@ -27,6 +27,7 @@ class LocalRuns(RunTargets):
         follows, one_beat = Signal(reset_less=True), Signal(reset_less=True)
         m.d.comb += [
             local.p.entry.eq(entry),
+            local.p.bank.eq(geometry.bank),
             local.p.beats.eq(beats),
             local.p.one.eq(one_beat),
             local.p.follows.eq(follows),

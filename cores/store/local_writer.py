@@ -3,6 +3,7 @@
 from amaranth.hdl import Module, Signal
 from amaranth.lib import data, stream
 from amaranth.lib.wiring import In, Out
+from amaranth.utils import exact_log2
 
 from ..arch.error_codes import ErrorCode
 from ..arch.instruction_layout import INDEX_BITS, field_shape
@@ -18,14 +19,15 @@ __all__ = ["LocalRun", "LocalWriter"]
 
 
 def LocalRun(config: NpuConfig) -> data.StructLayout:  # noqa: N802 - a shape
-    """A row: its first ``entry`` and its ``beats``, ``one`` or more; with ``follows`` it goes on where the run before
-    it ended.
+    """A row: its first ``entry``, of which ``bank``, and its ``beats``, ``one`` or more; with ``follows`` it goes on
+    where the run before it ended.
 
     ``last`` of the STORE, which wants its token if ``post``.
     """
     return data.StructLayout({
-        "entry": buffer_address_bits(config), "beats": field_shape(Opcode.STORE_SET, "cols"), "one": 1, "follows": 1,
-        "last": 1, "post": 1, "index": INDEX_BITS,
+        "entry": buffer_address_bits(config), "bank": exact_log2(config.banks),
+        "beats": field_shape(Opcode.STORE_SET, "cols"), "one": 1, "follows": 1, "last": 1, "post": 1,
+        "index": INDEX_BITS,
     })
 
 
@@ -88,5 +90,5 @@ class LocalWriter(LocalWriterTiming, Component):
             for name in ("beats", "last", "post", "index"):
                 m.d.sync += getattr(run, name).eq(getattr(self.run.p, name))
             with m.If(~self.run.p.follows):
-                m.d.sync += [run.entry.eq(self.run.p.entry), bank.eq(1), beyond.eq(0)]
+                m.d.sync += [run.entry.eq(self.run.p.entry), bank.eq(1 << self.run.p.bank), beyond.eq(0)]
         return m

@@ -15,7 +15,7 @@ from gen.ir.tensor import Requantize
 from gen.lowering.mapped import MappedLayer, PlacedLayer
 from gen.lowering.steps import MappedGraph
 from gen.memory.input_buffer import InputBuffer
-from gen.memory.placement import BufferPlacement, Placement, aligned
+from gen.memory.placement import Place, Placement, aligned
 from gen.memory.region import Constants, Lifetime, arrange
 from gen.tiling.geometry import MAX_BEATS
 from gen.tiling.weights import PARAMETER_BEATS
@@ -52,7 +52,7 @@ class PlacedGraph:
     buffer: InputBuffer
 
     @property
-    def places(self) -> Mapping[str, Placement | BufferPlacement]:
+    def places(self) -> Mapping[str, Place]:
         """Of all tensors."""
         return {**self.tensors, **self.given, **self.buffer.places}
 

@@ -9,7 +9,7 @@ from cores.config import NpuConfig
 from gen.ir.graph import Graph
 from gen.lowering.mapped import MappedLayer, PlacedLayer
 from gen.lowering.tiles import Tiles
-from gen.memory.placement import Strips
+from gen.memory.placement import Kept
 
 __all__ = ["MappedGraph", "Step"]
 
@@ -23,7 +23,7 @@ class Step(ABC):
         """In order."""
 
     @property
-    def kept(self) -> Mapping[str, Strips]:
+    def kept(self) -> Mapping[str, Kept]:
         """Of what its layers write, the tensors that stay in the input buffer until they are read."""
         return {}
 
@@ -43,6 +43,6 @@ class MappedGraph:
     packed: frozenset[str] = frozenset()
 
     @cached_property
-    def kept(self) -> Mapping[str, Strips]:
+    def kept(self) -> Mapping[str, Kept]:
         """Tensors that are never in memory, but in the input buffer."""
         return {name: strips for step in self.steps for name, strips in step.kept.items()}

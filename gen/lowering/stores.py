@@ -9,7 +9,7 @@ from gen.ir.tensor import broadcasts
 from gen.lowering.buffer_allocation import TensorWrites
 from gen.lowering.emitter import Emitter
 from gen.lowering.mapped import MappedLayer, PlacedLayer, TensorSlice
-from gen.memory.placement import BufferPlacement, Placement
+from gen.memory.placement import Destination, Place, Placement
 from gen.tiling.geometry import SpatialTile
 from gen.tiling.weights import PARAMETER_BEATS
 
@@ -46,7 +46,7 @@ class Stores:
     A tile has the index of its last STORE.
     """
 
-    def __init__(self, tensors: Mapping[str, Placement | BufferPlacement], emitter: Emitter) -> None:
+    def __init__(self, tensors: Mapping[str, Place], emitter: Emitter) -> None:
         self._tensors, self._emitter = tensors, emitter
         #: Of tensors that are part of no other.
         self._writes = {name: TensorWrites() for name, place in tensors.items() if place.whole is None}
@@ -111,24 +111,26 @@ class Stores:
     def _store(self, tile: OutputTile) -> None:
         emitter = self._emitter
         outer, emitter.layer = emitter.layer, tile.layer.number
+        mapped = tile.layer.mapped
         for repetition in tile.repetitions:
-            index = self._store_repetition(tile, repetition)
+            for to in self._tensors[mapped.layer.output].destinations(
+                    tile.blocks.start, _pixels(tile, range(repetition, repetition + 1))[0],
+                    row_step=mapped.layer.repeats[0], rows_apart=mapped.rows_apart(tile.spatial)):
+                index = self._store_repetition(tile, repetition, to)
         self._store_indices.append(index)
         emitter.layer = outer
 
-    def _store_repetition(self, tile: OutputTile, repetition: int) -> int:
-        """Emit the STORE of a repetition and its side data; returns its index."""
+    def _store_repetition(self, tile: OutputTile, repetition: int, to: Destination) -> int:
+        """Emit the STORE of a repetition to one of its places, and its side data; returns its index."""
         emitter, mapped = self._emitter, tile.layer.mapped
         spatial, others, windows = tile.spatial, mapped.layer.others, mapped.layer.windows
         # Values of a column that come one after the other: a repeated one, or those of a window's rows.
         turns = mapped.layer.repeats[1] * windows[0]
         place = self._tensors[mapped.layer.output]
-        to = place.destination(tile.blocks.start, _pixels(tile, range(repetition, repetition + 1))[0],
-                               row_step=mapped.layer.repeats[0], rows_apart=mapped.rows_apart(spatial))
         emitter.set(
             Opcode.STORE_SET, rows=spatial.rows // windows[0], cols=spatial.cols * turns,
             row_pitch=to.row_pitch if spatial.rows > windows[0] else 0, block_pitch=to.block_pitch,
-            local=int(place.space == "buffer"), **tile.words)
+            local=int(place.space == "buffer"), bank=to.bank, **tile.words)
         self._set_chain(tile)
         # A pooled STORE runs beside its POOL; any other begins when its sums are final.
         index = emitter.emit(

@@ -11,7 +11,7 @@ from gen.lowering.emitter import Emitter
 from gen.lowering.mapped import PlacedLayer, TensorSlice
 from gen.lowering.stores import OutputTile, Stores
 from gen.lowering.weights import Weights
-from gen.memory.placement import BufferPlacement, Placement
+from gen.memory.placement import Place, Placement
 from gen.tiling.geometry import Geometry, SpatialTile
 from gen.tiling.weights import ReductionSlice
 from sim.rows import Rows
@@ -22,7 +22,7 @@ __all__ = ["Tile", "Tiles"]
 class Tiles:
     """Makes output tiles: what the layers of all kinds have in common."""
 
-    def __init__(self, config: NpuConfig, tensors: Mapping[str, Placement | BufferPlacement]) -> None:
+    def __init__(self, config: NpuConfig, tensors: Mapping[str, Place]) -> None:
         self.config, self.tensors = config, tensors
         self.emitter = Emitter()
         self.stores = Stores(tensors, self.emitter)

@@ -2,12 +2,14 @@
 
 from itertools import combinations
 
+from cores.config import NpuConfig
 from gen.ir.graph import unscaled
 from gen.ir.parts import Present, origin, wholes
 from gen.lowering.mapped import MappedLayer, data_of
 from gen.lowering.placed import PlacedGraph, in_memory
 from gen.lowering.steps import MappedGraph
-from gen.memory.placement import ALIGNMENT, Strips
+from gen.memory.placement import ALIGNMENT, Kept, Strips, WindowRows
+from gen.tiling.geometry import SpatialTile
 
 __all__ = ["StageError", "verify_mapped", "verify_placed"]
 
@@ -52,14 +54,15 @@ def verify_mapped(mapped: MappedGraph) -> None:
         _verify_kept(mapped, name, strips)
 
 
-def _verify_kept(mapped: MappedGraph, name: str, strips: Strips) -> None:
+def _verify_kept(mapped: MappedGraph, name: str, form: Kept) -> None:
     """A tensor that stays in the input buffer lies there as it is stored, and as all that reads it wants it."""
     graph, config = mapped.graph, mapped.config
     channels, height, width = graph.tensors[name].shape
-    blocks, pixels, ends = -(-channels // config.ic_lanes), height * width, (*strips.starts[1:], strips.pixels)
-    _require((strips.blocks, strips.pixels, strips.banks) == (blocks, pixels, config.banks) and strips.starts[0] == 0
-             and all(start < end for start, end in zip(strips.starts, ends, strict=True)),
-             f"the strips of {name} in the input buffer are not those of its {blocks} blocks of {pixels} pixels")
+    blocks = -(-channels // config.ic_lanes)
+    if isinstance(form, Strips):
+        _verify_strips(form, name, blocks, height * width, config)
+    else:
+        _verify_rows(form, name, blocks, height, width, config)
     outside = {tensor for tensor, _ in (*graph.inputs.values(), *graph.outputs.values())}
     related = any(name in wholes(graph.tensors, other) for other in graph.tensors)
     _require(bool(config.local_store) and name not in outside | mapped.packed
@@ -69,26 +72,54 @@ def _verify_kept(mapped: MappedGraph, name: str, strips: Strips) -> None:
                  f"layer {layer.layer.name} reads {name} as side data, which is in memory")
         if layer.layer.output == name:
             _require(layer.layer.repeats == layer.layer.windows == (1, 1) and all(
-                _in_one(strips, spatial.y * width + spatial.x, spatial.rows * spatial.cols)
-                and (spatial.rows == 1 or spatial.cols == width) for spatial in layer.spatial_tiles),
-                f"the tiles of layer {layer.layer.name} are no parts of the strips of {name}")
+                _in_one(form, spatial, width) and (spatial.rows == 1 or spatial.cols == width)
+                for spatial in layer.spatial_tiles),
+                f"the tiles of layer {layer.layer.name} are no parts of the {form.parts} of {name}")
         if layer.input == name:
-            _require(layer.takes_kept and _reads_strips(layer, strips),
-                     f"layer {layer.layer.name} does not read {name} by its strips")
+            _require(_reads_strips(layer, form) if isinstance(form, Strips) else _reads_rows(layer, form),
+                     f"layer {layer.layer.name} does not read {name} by its {form.parts}")
 
 
-def _in_one(strips: Strips, pixel: int, count: int) -> bool:
-    """Whether so many pixels from one on are in one strip, and begin where an entry does."""
+def _verify_strips(strips: Strips, name: str, blocks: int, pixels: int, config: NpuConfig) -> None:
     ends = (*strips.starts[1:], strips.pixels)
-    return any(start <= pixel and pixel + count <= end and (pixel - start) % strips.banks == 0
-               for start, end in zip(strips.starts, ends, strict=True))
+    _require((strips.blocks, strips.pixels, strips.banks) == (blocks, pixels, config.banks) and strips.starts[0] == 0
+             and all(start < end for start, end in zip(strips.starts, ends, strict=True)),
+             f"the strips of {name} in the input buffer are not those of its {blocks} blocks of {pixels} pixels")
+
+
+def _verify_rows(form: WindowRows, name: str, blocks: int, height: int, width: int, config: NpuConfig) -> None:
+    rows = [row for first, count, _ in form.runs for row in range(first, first + count)]
+    _require((form.blocks, form.height, form.width, form.banks) == (blocks, height, width, config.banks)
+             and set(rows) == set(range(height)) and form.left + width <= form.row_pitch * form.banks
+             and all(count > 0 <= place and place + count <= form.depth for _, count, place in form.runs),
+             f"the rows of {name} in the input buffer are not those of its {blocks} blocks of {height}x{width} pixels")
+
+
+def _in_one(form: Kept, spatial: SpatialTile, width: int) -> bool:
+    """Whether a tile's pixels are in one strip, and begin where an entry does; or its rows, all of them, wherever the
+    first one is.
+    """
+    if isinstance(form, WindowRows):
+        return spatial.cols == width and all(
+            spatial.y + spatial.rows <= first + count
+            for first, count, _ in form.runs if first <= spatial.y < first + count)
+    pixel, count, ends = spatial.y * width + spatial.x, spatial.rows * spatial.cols, (*form.starts[1:], form.pixels)
+    return any(start <= pixel and pixel + count <= end and (pixel - start) % form.banks == 0
+               for start, end in zip(form.starts, ends, strict=True))
 
 
 def _reads_strips(layer: MappedLayer, strips: Strips) -> bool:
     """Whether each spatial tile of a layer is a strip as it lies in the buffer."""
     lengths, geometry = dict(zip(strips.starts, strips.pitches, strict=True)), layer.plan.geometry
-    return geometry.load_stride == 1 and all(
+    return layer.takes_kept and geometry.load_stride == 1 and all(
         lengths.get(data_of(geometry, spatial)[0]) == spatial.entries and spatial.load_beats == spatial.data_cols
+        for spatial in layer.plan.spatial_tiles)
+
+
+def _reads_rows(layer: MappedLayer, form: WindowRows) -> bool:
+    """Whether each spatial tile of a layer reads whole rows as they lie in the buffer."""
+    return layer.plan.geometry.load_stride == 1 and all(
+        (spatial.row_pitch, spatial.buffer_rows, spatial.pad_left) == (form.row_pitch, form.depth, form.left)
         for spatial in layer.plan.spatial_tiles)
 
 
@@ -127,9 +158,10 @@ def _verify_buffer(placed: PlacedGraph) -> None:
     buffer, depth = placed.buffer, placed.mapped.config.input_depth
     _require(buffer.places.keys() == placed.mapped.kept.keys(), "a tensor in the input buffer has no place")
     for name, place in buffer.places.items():
-        _require(0 <= place.offset <= depth - place.strips.entries, f"tensor {name} lies outside the input buffer")
+        _require(0 <= place.offset <= depth - buffer.kept[name][0].entries,
+                 f"tensor {name} lies outside the input buffer")
     for one, other in combinations(buffer.places, 2):
-        first, second = sorted((buffer.places[one], buffer.places[other]), key=lambda place: place.offset)
+        first, second = sorted((one, other), key=lambda name: buffer.places[name].offset)
         _require(not buffer.kept[one][1].meets(buffer.kept[other][1])
-                 or first.offset + first.strips.entries <= second.offset,
+                 or buffer.places[first].offset + buffer.kept[first][0].entries <= buffer.places[second].offset,
                  f"tensors {one} and {other} are in the input buffer at the same time and share a place")

@@ -15,7 +15,7 @@ from gen.lowering.mapped import MappedLayer, PlacedLayer
 from gen.lowering.steps import Step
 from gen.lowering.tiles import Tiles
 from gen.mapping.overflow_check import fit_sums
-from gen.memory.placement import Strips
+from gen.memory.placement import Kept, Strips
 from gen.options import CompileOptions
 from gen.tiling.schedule import Plan
 
@@ -139,7 +139,7 @@ class Single(Step):
         return (self.mapping,)
 
     @property
-    def kept(self) -> Table[str, Strips]:
+    def kept(self) -> Table[str, Kept]:
         return {} if self.strips is None else {self.mapping.layer.output: self.strips}
 
     def emit(self, tiles: Tiles, placed: Sequence[PlacedLayer]) -> None:

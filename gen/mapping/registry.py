@@ -11,6 +11,7 @@ from gen.ir.graph import Conv, Graph, Layer, is_broadcast
 from gen.lowering.steps import MappedGraph
 from gen.mapping.base import LayerContext, Mapping, MappingContext, Single
 from gen.mapping.binary import BinaryLayers, BinaryMapping
+from gen.mapping.chained import chain
 from gen.mapping.dilated import DilatedMapping
 from gen.mapping.fused import fuse
 from gen.mapping.gather import GatherMapping
@@ -79,7 +80,7 @@ def map_graph(graph: Graph, config: NpuConfig, options: CompileOptions) -> Mappe
     if unfit:
         raise UnfitError(unfit)
     mapped = MappedGraph(graph, config, [Single(layer) for layer in layers], binary.packed)
-    return fuse(mapped, options)
+    return chain(mapped, fuse(mapped, options), options)
 
 
 def _chosen(context: LayerContext[Layer], known: dict[Hashable, Mapping]) -> Mapping:

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from gen.memory.placement import BufferPlacement, Strips
+from gen.memory.placement import Kept
 from gen.memory.region import Lifetime, first_fit
 
 __all__ = ["InputBuffer"]
@@ -15,19 +15,19 @@ class InputBuffer:
     them. Whoever wants to keep a tensor asks whether the room that is left is enough for what runs meanwhile.
     """
 
-    def __init__(self, depth: int, kept: Mapping[str, tuple[Strips, Lifetime]]) -> None:
+    def __init__(self, depth: int, kept: Mapping[str, tuple[Kept, Lifetime]]) -> None:
         self._depth, self.kept = depth, dict(kept)
         order = sorted(kept, key=lambda name: -kept[name][0].entries)
         ends = first_fit({name: (kept[name][0].entries, kept[name][1]) for name in order})
         #: Below 0 of what has no room.
-        self.places = {name: BufferPlacement(depth - ends[name] - strips.entries, strips)
-                       for name, (strips, _) in kept.items()}
+        self.places = {name: form.at(depth - ends[name] - form.entries) for name, (form, _) in kept.items()}
 
-    def room(self, life: Lifetime, beside: Strips | None = None) -> int:
-        """Entries for what is loaded in the steps ``life``; below 0 where what is kept has no room. ``beside``: a
-        tensor that would be kept meanwhile, too.
+    def room(self, life: Lifetime, *beside: Kept) -> int:
+        """Entries for what is loaded in the steps ``life``; below 0 where what is kept has no room. ``beside``: tensors
+        that would be kept meanwhile, too.
         """
-        if beside is not None:
-            return InputBuffer(self._depth, {**self.kept, "": (beside, life)}).room(life)
+        if beside:
+            more = {f" {number}": (form, life) for number, form in enumerate(beside)}
+            return InputBuffer(self._depth, {**self.kept, **more}).room(life)
         return min((self.places[name].offset for name, (_, other) in self.kept.items() if other.meets(life)),
                    default=self._depth)

@@ -13,7 +13,8 @@ from msgspec import Meta
 from cores.arch.numerics import MAP_PIXELS
 from npudriver import layout
 
-__all__ = ["ALIGNMENT", "BufferPlacement", "Destination", "Placement", "Strips", "aligned"]
+__all__ = ["ALIGNMENT", "BufferPlacement", "Destination", "Kept", "Place", "Placement", "RowsPlacement", "Strips",
+           "WindowRows", "aligned"]
 
 #: Tensors begin at multiples of this many bytes of the data region, so that bursts seldom cross a 4 KiB line.
 ALIGNMENT = 4096
@@ -29,6 +30,8 @@ class Destination:
     offset: int
     row_pitch: int
     block_pitch: int
+    #: Of the input buffer, where each row begins.
+    bank: int = 0
 
 
 @dataclass(frozen=True)
@@ -60,7 +63,8 @@ class Placement:
         """An int8 map (C, H, W) as it lies there: uint8 (beats, tn)."""
         return layout.pack(values, tn, interleaved=self.interleaved).reshape(-1, tn)
 
-    def destination(self, block: int, pixel: int, *, row_step: int = 1, rows_apart: int | None = None) -> Destination:
+    def destinations(self, block: int, pixel: int, *, row_step: int = 1,
+                     rows_apart: int | None = None) -> tuple[Destination, ...]:
         """Of what is stored from a block's ``pixel`` on, a row of it to every ``row_step``-th row, or ``rows_apart``
         pixels after the one before.
         """
@@ -68,7 +72,7 @@ class Placement:
         row, col = divmod(pixel, width)
         start = (block * height + row) * self.row_beats + (col // MAP_PIXELS if self.signs else col)
         return Destination(self.offset + start, self.row_beats * row_step if rows_apart is None else rows_apart,
-                           height * self.row_beats)
+                           height * self.row_beats),
 
     def overlaps(self, other: "Placement", tn: int) -> bool:
         return self.offset < other.offset + other.beats(tn) and other.offset < self.offset + self.beats(tn)
@@ -90,6 +94,8 @@ class Strips:
     places in turn: with as many as there are strips, all of the tensor is there at once.
     """
 
+    parts: ClassVar[str] = "strips"
+
     blocks: int
     starts: tuple[int, ...]
     pixels: int
@@ -110,10 +116,49 @@ class Strips:
     def entries(self) -> int:
         return self.slots * self.slot_entries
 
+    def at(self, offset: int) -> "BufferPlacement":
+        """Its place, from an entry on."""
+        return BufferPlacement(offset, self)
+
+
+@dataclass(frozen=True)
+class WindowRows:
+    """The form of a feature map in the input buffer whose rows lie as windows read them, with room for padding.
+
+    Each block has room for ``depth`` rows of ``row_pitch`` entries, in which the rows of the map take turns. A row
+    begins at column ``left``.
+    """
+
+    parts: ClassVar[str] = "rows"
+
+    blocks: int
+    #: Of the map.
+    height: int
+    width: int
+    left: int
+    row_pitch: int
+    depth: int
+    #: (first row of the map, number of rows, the row of the room where the first of them lies). Every row of the map is
+    #: in one of them, or in two.
+    runs: tuple[tuple[int, int, int], ...]
+    banks: int
+
+    @property
+    def block_pitch(self) -> int:
+        return self.depth * self.row_pitch
+
+    @property
+    def entries(self) -> int:
+        return self.blocks * self.block_pitch
+
+    def at(self, offset: int) -> "RowsPlacement":
+        """Its place, from an entry on."""
+        return RowsPlacement(offset, self)
+
 
 @dataclass(frozen=True)
 class BufferPlacement:
-    """Where a feature map lies that stays in the input buffer: from entry ``offset`` on."""
+    """Where a feature map lies that stays in the input buffer in strips: from entry ``offset`` on."""
 
     space: ClassVar[Literal["buffer"]] = "buffer"
     signs: ClassVar[bool] = False
@@ -122,11 +167,12 @@ class BufferPlacement:
     offset: int
     strips: Strips
 
-    def destination(self, block: int, pixel: int, *, row_step: int = 1, rows_apart: int | None = None) -> Destination:
+    def destinations(self, block: int, pixel: int, *, row_step: int = 1,
+                     rows_apart: int | None = None) -> tuple[Destination, ...]:
         """As of a `Placement`; the rows that are stored follow each other as one."""
         number = bisect_right(self.strips.starts, pixel) - 1
         pitch, skipped = self.strips.pitches[number], pixel - self.strips.starts[number]
-        return Destination(self._slot(number) + block * pitch + skipped // self.strips.banks, 0, pitch)
+        return Destination(self._slot(number) + block * pitch + skipped // self.strips.banks, 0, pitch),
 
     def part(self, pixel: int, blocks: range) -> tuple[int, int]:
         """First entry and number of entries of some blocks of the strip that begins at ``pixel``.
@@ -142,7 +188,35 @@ class BufferPlacement:
         return self.offset + number % self.strips.slots * self.strips.slot_entries
 
 
+@dataclass(frozen=True)
+class RowsPlacement:
+    """Where a feature map lies that stays in the input buffer in rows: from entry ``offset`` on."""
+
+    space: ClassVar[Literal["buffer"]] = "buffer"
+    signs: ClassVar[bool] = False
+    whole: ClassVar[None] = None
+
+    offset: int
+    rows: WindowRows
+
+    def destinations(self, block: int, pixel: int, *, row_step: int = 1,
+                     rows_apart: int | None = None) -> tuple[Destination, ...]:
+        """As of a `Placement`, of whole rows: two where they are needed in two places."""
+        rows = self.rows
+        entry, bank = divmod(rows.left, rows.banks)
+        row = pixel // rows.width
+        return tuple(
+            Destination(self.offset + block * rows.block_pitch + (place + row - first) * rows.row_pitch + entry,
+                        rows.row_pitch, rows.block_pitch, bank)
+            for first, count, place in rows.runs if first <= row < first + count)
+
+
 def aligned(beats: int, tn: int) -> int:
     """``beats`` of ``tn`` bytes, and those left free after them."""
     step = ALIGNMENT // tn
     return -(-beats // step) * step
+
+
+#: The forms of what stays in the input buffer.
+Kept = Strips | WindowRows
+Place = Placement | BufferPlacement | RowsPlacement

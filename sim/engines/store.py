@@ -211,11 +211,13 @@ def _fits_product(second: Instruction) -> bool:
 
 
 def _keep_rows(machine: Machine, index: int, geometry: Instruction, first: int, values: np.ndarray) -> None:
-    """Write a block's rows (rows, cols, tn) to the input buffer; without a pitch they follow each other as one."""
+    """Write a block's rows (rows, cols, tn) to the input buffer, each from a bank on; without a pitch they follow each
+    other as one.
+    """
     config = machine.config
     if not geometry["row_pitch"]:
         values = values.reshape(1, -1, config.ic_lanes)
-    bank, entry = entry_places(config.banks, 1, 0, values.shape[1])
+    bank, entry = entry_places(config.banks, 1, geometry["bank"] % config.banks, values.shape[1])
     entries = first + np.arange(len(values))[:, None] * geometry["row_pitch"] + entry
     machine.check_entries(index, int(entries.max()))
     places = entries + bank * config.input_depth

@@ -45,8 +45,10 @@ class LocalBench(Bench):
         follows, post, index = bool(rng.integers(2)), int(rng.integers(2)), random_bits(rng, 24)
         beats = int(rng.choice([1, 2, 3, rng.integers(1, 20)]))
         base = int(rng.integers(self.config.input_depth - 100))
-        return [{"entry": base + 20 * row, "beats": beats, "one": int(beats == 1), "follows": int(follows and row > 0),
-                 "last": int(row == rows - 1), "post": post, "index": index} for row in range(rows)]
+        bank = int(rng.integers(self.config.banks))
+        return [{"entry": base + 20 * row, "bank": bank, "beats": beats, "one": int(beats == 1),
+                 "follows": int(follows and row > 0), "last": int(row == rows - 1), "post": post, "index": index}
+                for row in range(rows)]
 
     def expected(self, runs) -> list[tuple[int, int]]:
         """(bank, entry) of every beat."""
@@ -54,7 +56,7 @@ class LocalBench(Bench):
         banks, entry, beat = self.config.banks, 0, 0
         for run in runs:
             if not run["follows"]:
-                entry, beat = run["entry"], 0
+                entry, beat = run["entry"], run["bank"]
             for _ in range(run["beats"]):
                 places.append((beat % banks, entry + beat // banks))
                 beat += 1
@@ -107,8 +109,8 @@ def test_the_last_entry(name, beyond, rng):
     """A beat after it is reported as it is kept, whether its run went beyond or the one that it follows."""
     config = CONFIGS[name]
     bench = LocalBench(config, rng=rng)
-    first = {"entry": config.input_depth - 2, "beats": 2 * config.banks, "one": 0, "follows": 0, "last": 0, "post": 0,
-             "index": 6}
+    first = {"entry": config.input_depth - 2, "bank": 0, "beats": 2 * config.banks, "one": 0, "follows": 0, "last": 0,
+             "post": 0, "index": 6}
     second = {**first, "index": 7, "beats": 1, "one": 1, "follows": beyond, "last": 1}
 
     async def compare(ctx):

@@ -77,9 +77,9 @@ def test_strips():
     form = strips()
     assert (form.pitches, form.slot_entries, form.entries) == ((3, 3, 2), 6, 12)
     place = BufferPlacement(100, form)
-    assert place.destination(1, 4) == Destination(100 + 3 + 1, 0, 3)
-    assert place.destination(1, 14) == Destination(106 + 3 + 1, 0, 3)
-    assert place.destination(1, 24) == Destination(100 + 2 + 1, 0, 2)
+    assert place.destinations(1, 4) == (Destination(100 + 3 + 1, 0, 3),)
+    assert place.destinations(1, 14) == (Destination(106 + 3 + 1, 0, 3),)
+    assert place.destinations(1, 24) == (Destination(100 + 2 + 1, 0, 2),)
     assert [place.part(20, range(*blocks)) for blocks in ((0, 1), (1, 2), (0, 2))] == [(100, 2), (102, 4), (100, 6)]
 
 

@@ -11,11 +11,13 @@ from cores.arch.isa import Opcode
 from cores.config import NpuConfig
 from gen.mapping.fused import FusedLayers
 from gen.mapping.trial import Trial
+from sim.cycles import estimate
 from sim.errors import MachineError
 from sim.rtl import Bus, RtlMachine, run_program
 from tests.compiled import compile_random
+from tests.gen.test_chains import chain_always
 from tests.gen.test_kept_tensors import chain, compiled
-from tests.random_layers import random_pairs
+from tests.random_layers import random_chains, random_pairs
 
 from .local_programs import copy_program
 from .on_rtl import check_on_rtl, machines
@@ -72,11 +74,33 @@ def test_random_pairs(machine, seed, always):
     assert sum(check(machine, seed + number, max_size=16) for number in range(20)) > 8
 
 
+def test_random_chains(machine, seed, monkeypatch):
+    """Three layers as one pass, in any way; the time model knows how long that takes."""
+    chain_always(monkeypatch, random.Random(seed))
+    found = 0
+    for number in range(12):
+        program, graph = compile_random(machine.config, seed + number, max_size=16, make=random_chains)
+        found += [layer.mode for layer in program.layers].count("fused")
+        check_on_rtl(machine, program, graph, seed + number, reused=True)
+        ideal = check_on_rtl(machine, program, graph, seed + number, bus=Bus(), reused=True)
+        assert abs(estimate(machine.config, program.code).cycles - ideal.cycles) <= max(0.005 * ideal.cycles, 12)
+    assert found > 8
+
+
 def test_whole_tensors_stay(machine, seed):
     """From layer to layer in the input buffer, in several strips; a copy reads and writes one, too."""
     graph = chain(np.random.default_rng(seed), 20, 30, 30, 24, 17, size=(6, 14), pooled=2)
     program = compiled(graph, machine.config, "t1", "t2", "t3", parts=3)
     check_on_rtl(machine, program, graph, seed)
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("part", range(8))
+def test_many_random_chains(machine, seed, part, monkeypatch):
+    chain_always(monkeypatch, random.Random(seed))
+    for number in range(12):
+        program, graph = compile_random(machine.config, seed + 100 * part + number, max_size=24, make=random_chains)
+        check_on_rtl(machine, program, graph, seed + number, reused=True)
 
 
 @pytest.mark.full
