@@ -22,8 +22,11 @@ _DIGITS = ROOT / "gen" / "digits"
 
 
 def _said(*command: str | Path) -> str:
-    """What a command says, on stdout; without what leads it to the checkout. Raises CalledProcessError."""
+    """What a command says, on stdout; of another Python's, without what leads it to the checkout. Raises
+    CalledProcessError."""
     environment = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "VIRTUAL_ENV"))}
+    if command[0] == sys.executable:
+        environment["PYTHONPATH"] = str(ROOT)
     return subprocess.run([str(word) for word in command], cwd=_FOLDER, env=environment, check=True,
                           stdout=subprocess.PIPE, text=True).stdout
 

@@ -25,6 +25,12 @@ EXAMPLE = "example: %(prog)s"
 
 _DISTRIBUTION = "npugen"
 
+#: Extra of the package -> what needs it, where its name does not say so.
+_FOR = {"detection": "mean average precision (--annotations)", "litex": "soc",
+        "explore": "explore --method optuna, --scheduler; files in YAML", "dev": "For development alone"}
+#: Extras that no command needs.
+_DEVELOPMENT, _OTHERS = "dev", ("coverage", "docs", "notebooks", "tcl")
+
 #: Command -> Debian package.
 _COMMANDS = {"g++": "g++", "make": "make", "perl": "perl"}
 
@@ -34,13 +40,16 @@ _MAIN = '#include "Vtop.h"\nint main() { Vtop top; top.eval(); return 0; }\n'
 
 @dataclass(frozen=True)
 class Check:
-    """``mend`` is what to type when it is not ``ok``, which only matters where it is ``needed`` to run commands."""
+    """``mend`` is what to type when it is not ``ok``, which only matters where it is ``needed`` to run commands. What
+    is not is of an ``extra``.
+    """
 
     name: str
     ok: bool
     found: str
     mend: str = ""
     needed: bool = True
+    extra: str = ""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -51,7 +60,7 @@ def run(arguments: argparse.Namespace) -> int:
     checks: list[Check] = []
     with status("looking") as remark:
         for what, found in (("packages", python_checks), ("commands", command_checks), ("folders", folder_checks),
-                            ("building with Verilator, starting Yosys", tool_checks)):
+                            ("building with Verilator, starting Yosys; the first time a minute or two", tool_checks)):
             remark(what)
             checks += found()
     if arguments.json:
@@ -73,16 +82,18 @@ def show(checks: list[Check]) -> None:
             console.print(f"{check.name}: {check.mend}", soft_wrap=True)
     if _well(checks):
         console.print("Everything is there that the commands need.")
-    others = [check for check in checks if not (check.needed or check.ok)]
-    if others:
-        console.print("For development alone, `make test` and `make lint` (make setup brings them):", soft_wrap=True)
-        console.print(_table(others))
+    for extra in dict.fromkeys(check.extra for check in checks if check.extra):
+        missing = [f"{check.name.split()[0]} ({check.found})" for check in checks
+                   if check.extra == extra and not check.ok]
+        mend = "make setup" if extra == _DEVELOPMENT else f"pip install '{_DISTRIBUTION}[{extra}]'"
+        if missing:
+            console.print(f"{_FOR.get(extra, extra)}: {mend} brings {', '.join(missing)}", soft_wrap=True, markup=False)
 
 
 def _table(checks: list[Check]) -> Table:
     table = Table("", "what", "found", box=None, show_header=False)
     for check in checks:
-        state = Text("ok", "green") if check.ok else Text("missing", "red" if check.needed else "yellow")
+        state = Text("ok", "green") if check.ok else Text("missing", "red")
         table.add_row(state, check.name, check.found)
     return table
 
@@ -98,21 +109,27 @@ def python_checks() -> Iterator[Check]:
     wanted = metadata["Requires-Python"]
     version = ".".join(map(str, sys.version_info[:3]))
     yield Check(f"python {wanted}", SpecifierSet(wanted).contains(version), version, f"install Python {wanted}")
+    extras = [extra for extra in metadata.get_all("Provides-Extra") or ()
+              if extra not in (_DEVELOPMENT, *_OTHERS)]
+    optional = set()
     for requirement in requirements:
         marker = requirement.marker
-        needed = marker is None or marker.evaluate({"extra": ""})
-        if needed or marker is None or marker.evaluate({"extra": "dev"}):
-            yield package_check(requirement, needed=needed)
+        for extra in ("", *extras, _DEVELOPMENT):
+            if marker is None or marker.evaluate({"extra": extra}):
+                if extra != _DEVELOPMENT or requirement.name not in optional:
+                    yield package_check(requirement, needed=not extra, extra=extra)
+                optional.add(requirement.name)
+                break
 
 
-def package_check(requirement: Requirement, *, needed: bool) -> Check:
+def package_check(requirement: Requirement, *, needed: bool, extra: str = "") -> Check:
     name = f"{requirement.name} {requirement.specifier}"
     mend = f"pip install '{requirement.name}{requirement.specifier}'"
     try:
         version = importlib.metadata.version(requirement.name)
     except importlib.metadata.PackageNotFoundError:
-        return Check(name, False, "not installed", mend, needed)
-    return Check(name, requirement.specifier.contains(version, prereleases=True), version, mend, needed)
+        return Check(name, False, "not installed", mend, needed, extra)
+    return Check(name, requirement.specifier.contains(version, prereleases=True), version, mend, needed, extra)
 
 
 def command_checks() -> Iterator[Check]:

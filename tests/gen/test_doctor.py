@@ -90,3 +90,23 @@ def test_bounds_have_both_ends():
     for text in importlib.metadata.requires("npugen") or ():
         requirement = Requirement(text)
         assert {specifier.operator for specifier in requirement.specifier} == {">=", "<"}, text
+
+
+def test_what_some_commands_need(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture):
+    """Such as LiteX for `soc`: named with what it is for and what brings it, not as a developer's."""
+    known = importlib.metadata.version
+
+    def found(wanted: str) -> str:
+        if wanted in ("litex", "optuna", "ruff"):
+            raise importlib.metadata.PackageNotFoundError(wanted)
+        return known(wanted)
+
+    monkeypatch.setattr(importlib.metadata, "version", found)
+    monkeypatch.setattr(doctor, "tool_checks", lambda: iter(()))
+    assert main(["doctor"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    (soc,), (development,) = ([line for line in lines if line.startswith(f"{what}: ")]
+                              for what in ("soc", "For development alone"))
+    assert "pip install 'npugen[litex]' brings litex (not installed)" in soc
+    assert "make setup brings ruff (not installed)" in development
+    assert [line for line in lines if "optuna" in line and "npugen[explore]" in line] and "optuna" not in development
