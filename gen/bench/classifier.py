@@ -22,12 +22,15 @@ _CALIBRATED = 239
 
 @dataclass(frozen=True, eq=False)
 class Classifier:
-    """A ``model`` with one input, float32 ``calibration`` (m, ...) and ``images`` (n, ...) for it, ``labels`` (n,)."""
+    """A ``model`` with one input, float32 ``calibration`` (m, ...) and ``images`` (n, ...) for it, ``labels`` (n,) of
+    the latter and ``learnt`` (m,) of the former.
+    """
 
     model: onnx.ModelProto
     calibration: np.ndarray
     images: np.ndarray
     labels: np.ndarray
+    learnt: np.ndarray
 
     @property
     def digest(self) -> str:
@@ -44,8 +47,11 @@ class Classifier:
 
     def quantised(self, options: QuantizeOptions) -> Graph:
         """Raises what `quantize` and the importer do."""
-        model = quantize(self.model, {self.input: self.calibration}, options).model
-        return load_model("model", model.SerializeToString()).graph
+        return load_model("model", self.quantised_model(options).SerializeToString()).graph
+
+    def quantised_model(self, options: QuantizeOptions) -> onnx.ModelProto:
+        """Raises what `quantize` does."""
+        return quantize(self.model, {self.input: self.calibration}, options).model
 
     def right(self, graph: Graph, count: int | None = None) -> float:
         """Share of right answers of a graph made of the model, of the first ``count`` images (None: all)."""
@@ -61,4 +67,4 @@ def digits_classifier(root: Path) -> Classifier:
     samples = read_arrays(folder / "digits_test.npz")
     images, labels = samples["image"], samples["label"]
     return Classifier(onnx.load(folder / "digits_float.onnx"), images[:_CALIBRATED], images[_CALIBRATED:],
-                      labels[_CALIBRATED:])
+                      labels[_CALIBRATED:], labels[:_CALIBRATED])

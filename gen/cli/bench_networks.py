@@ -5,13 +5,14 @@ import dataclasses
 from pathlib import Path
 from typing import Any
 
-from gen.cli.bench_part import Part, Rows, models_folder, simulated
+from gen.cli.bench_part import Part, Rows, has_torch, models_folder, simulated
 from gen.cli.common import messages, status
 from gen.cli.journal import Journal
 from gen.cli.machine import chosen_board, chosen_config, described
 from gen.cli.memory import chosen_memory
 from gen.cli.plots import write_plots
 from gen.cli.summary import speed_of, work_of
+from sim.folders import cache_folder
 
 __all__ = ["PARTS"]
 
@@ -148,6 +149,28 @@ def _quantization(arguments: argparse.Namespace) -> Rows:
     return rows
 
 
+def _accuracy(arguments: argparse.Namespace) -> Rows:
+    """What is trained is kept, and a training that was interrupted goes on."""
+    from gen.bench.accuracy import Cifar, measure
+    from gen.bench.accuracy_networks import NETWORKS
+
+    folder = models_folder(arguments)
+    if folder is None or not has_torch():
+        return []
+    kept, rows = cache_folder() / "accuracy", []
+    with status("reading the images") as remark:
+        images = Cifar.of(folder, kept)
+        for network in NETWORKS:
+            for row in measure(network, images, remark):
+                shares = {"float_%": row.float_right, "auto_%": row.auto_right, "entropy_%": row.entropy_right,
+                          "trained_%": row.trained_right}
+                rows.append({
+                    "network": f"{row.network}: {row.sparsity}", "zeros_%": 100 * row.zeros,
+                    "parameters": row.parameters, "cycles": row.cycles,
+                    **{name: None if share is None else 100 * share for name, share in shares.items()}})
+    return rows
+
+
 def _partition(arguments: argparse.Namespace) -> Rows:
     from gen.bench.partition import measure
 
@@ -175,6 +198,9 @@ PARTS = (
          "onnxruntime's, values of the simulator that differ from the reference", _compared),
     Part("quantization", "float networks quantised: shares of right labels, noise of the output, values of layers that "
          "differ from onnxruntime's", _quantization),
+    Part("accuracy", "narrow networks trained on CIFAR-10's images and tested on others, by percent of sparsity: right "
+         "labels, float, quantised in two ways, and trained through the first; cycles by the time model, 64 MACs; half "
+         "an hour the first time", _accuracy),
     Part("partition", "a model of which a part is on the processor, before and after reconstruction; the accelerator's "
          "time by its board's clock, the processor's on this one", _partition),
     Part("driver", "inferences a second through the driver: the device's time by the time model and its board's clock, "

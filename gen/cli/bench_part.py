@@ -4,6 +4,7 @@ import argparse
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
     from cores.config import NpuConfig
     from sim.rtl.machine import RtlMachine
 
-__all__ = ["Part", "Rows", "models_folder", "named_folder", "simulated"]
+__all__ = ["Part", "Rows", "has_torch", "models_folder", "named_folder", "simulated"]
 
 Rows = list[dict[str, Any]]
 
@@ -38,6 +39,14 @@ def simulated(config: "NpuConfig") -> "RtlMachine":
 
     with status("building the simulation (once, a minute or two)"):
         return RtlMachine(config)
+
+
+def has_torch() -> bool:
+    """Whether networks can be trained; if not, that is said."""
+    found = find_spec("torch") is not None
+    if not found:
+        messages.print("no PyTorch, so no network is trained: pip install 'npugen[train]'", soft_wrap=True)
+    return found
 
 
 def models_folder(arguments: argparse.Namespace) -> Path | None:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gen.cli.bench_part import Part, Rows, models_folder
+from gen.cli.bench_part import Part, Rows, has_torch, models_folder
 from gen.cli.common import messages, status
 from gen.cli.examiner import examiner, lacks
 from gen.cli.machine import chosen_board
@@ -191,16 +191,16 @@ def _axes(arguments: argparse.Namespace) -> Rows:
 
 
 def _ranges(arguments: argparse.Namespace) -> Rows:
-    """The digits of the example; none without a checkout, which is said."""
-    from gen.bench.stochastic_ranges import measure_ranges
+    """The digits of the example; none without a checkout, and none that are trained without PyTorch, which is said."""
+    from gen.bench.stochastic_ranges import measure_ranges, measure_trained
 
     digits = _digits()
     if digits is None:
         return []
     with status("digits") as remark:
-        return [{"way": row.way, "images": len(digits.labels), "int8_%": 100 * row.exact,
-                 **{f"{length}_bits_%": 100 * right for length, right in row.right.items()}}
-                for row in measure_ranges(digits, remark)]
+        rows = [*measure_ranges(digits, remark), *(measure_trained(digits, remark) if has_torch() else ())]
+    return [{"way": row.way, "images": len(digits.labels), "int8_%": 100 * row.exact,
+             **{f"{length}_bits_%": 100 * right for length, right in row.right.items()}} for row in rows]
 
 
 PARTS = (

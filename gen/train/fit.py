@@ -150,7 +150,7 @@ class _Training:
         if state is None:
             model = pruned(model, one.prunes, self._data, whole=self._whole, name=self._name)
         network = Network(model, binary=one.stage.binary, estimator=one.stage.estimator,
-                          scales=one.stage.scales)
+                          scales=one.stage.scales, streams=one.stage.streams)
         network.keep_zeros(one.stage.keep_zeros)
         run = _Run(self._task, one.stage, self._data, self._teacher, network)
         if state is not None:

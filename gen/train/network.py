@@ -17,6 +17,7 @@ from gen.train.call import Call
 from gen.train.errors import TrainError
 from gen.train.operators import OPERATORS, dequantize, quantize
 from gen.train.scales import Scales, find_scales, gentle
+from gen.train.streams import StreamLayers
 
 __all__ = ["Network"]
 
@@ -35,10 +36,11 @@ class Network(nn.Module):
     model is what was trained, up to the order of sums. Weights of a layer that reads signs are binary where they are in
     ``model`` (plus or minus one number in each channel), and where ``binary`` has a pattern of the layer's name; these,
     too, are kept in floats. ``estimator``: of the slope of signs. ``scales``: those of a QDQ model are learnt, too.
+    ``streams``: of so many bits, which the sums of a QDQ model's layers are made of (`gen.train.streams`).
     """
 
     def __init__(self, model: onnx.ModelProto, *, binary: Collection[str] = (),
-                 estimator: Estimator = "clipped", scales: bool = False) -> None:
+                 estimator: Estimator = "clipped", scales: bool = False, streams: int | None = None) -> None:
         super().__init__()
         self._model = model
         self._view = view = ModelView.of(model)
@@ -62,6 +64,7 @@ class Network(nn.Module):
         self._binary = binary_layers(model, self._arrays, binary)
         self._keys = {name: f"p{number}" for number, name in enumerate(self._arrays)}
         self._scales = find_scales(view) if scales else Scales()
+        self._streams = None if streams is None else StreamLayers(view, streams)
         #: Values of a sample, or of a channel of weights, that a learnt scale divides.
         self._divided: dict[str, int] = {}
         learnt = self._find_learnt() | self._scales.learnt
@@ -210,8 +213,13 @@ class Network(nn.Module):
         call = Call(inputs, attributes, {place: array.reshape(-1).tolist() for place, array in numbers.items()}, norms,
                     self._limits(node), self._estimator, {place: array.shape for place, array in numbers.items()},
                     len(node.output))
+        apply = OPERATORS[node.op_type]
         try:
-            return OPERATORS[node.op_type](call)
+            made = apply(call)
+            if self._streams is not None and (scales := self._streams.found.get(node.name)) is not None:
+                source, weights = (self._value(name) for name in (scales.source, scales.weights))
+                return self._streams.add_excess(made, node, call, apply, source, weights)
+            return made
         except TrainError as error:
             raise TrainError.of(error, f"node {node.name} ({node.op_type}): {error}", node=node.name) from None
         except (RuntimeError, TypeError, ValueError, LookupError) as error:

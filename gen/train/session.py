@@ -102,6 +102,7 @@ class TrainingStage(_Strict, kw_only=True, frozen=True):
     groups of them, each in its own way. ``repeat``: pruned and trained so many times, a part further each time.
     ``binary``: patterns of layers that read signs, whose weights become plus or minus one number in each channel;
     ``estimator``: of the slope of signs, see `gen.train.binary.Estimator`. ``scales``: of a quantised model are learnt.
+    ``streams``: of so many bits, through which layers of a quantised model are trained that compute with them.
     """
 
     epochs: _Count
@@ -118,6 +119,7 @@ class TrainingStage(_Strict, kw_only=True, frozen=True):
     binary: tuple[_Text, ...] = ()
     scales: bool = False
     estimator: Literal["clipped", "polynomial"] = "clipped"
+    streams: Literal[8, 16, 32, 64, 128, 256, 512, 1024] | None = None
 
     def __post_init__(self) -> None:
         if self.repeat > 1 and not self.prunes:

@@ -114,7 +114,7 @@ def test_rows_of_ways():
     model.graph.initializer.append(numpy_helper.from_array(-scores.mean(axis=0), "usual"))
     model.graph.node[-1].input.append("usual")
     labels = (scores - scores.mean(axis=0)).argmax(axis=1)
-    rows = list(measure_ranges(Classifier(model, samples, samples, labels)))
+    rows = list(measure_ranges(Classifier(model, samples, samples, labels, labels)))
     assert [row.way for row in rows] == ["mse", "percentile 99", "percentile 97", "streams 64", "streams 32"]
     assert all(list(row.right) == [128, 64, 32, 16] for row in rows)
     assert rows[0].exact > 0.8 and np.mean([row.right[128] for row in rows]) > np.mean([row.right[16] for row in rows])

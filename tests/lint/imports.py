@@ -78,7 +78,8 @@ EDGES = {
     "gen.check": "gen.detection gen.ir gen.onnx gen.partition gen.quantize sim.golden",
     "gen.prune": "cores.config cores.errors gen.compiler gen.detection gen.ir gen.onnx gen.options gen.passes "
                  "gen.quantize gen.run sim",
-    "gen.train": "cores.config cores.errors gen.detection gen.files gen.onnx gen.prune gen.run npudriver",
+    "gen.train": "cores.arch cores.config cores.errors gen.detection gen.files gen.onnx gen.prune gen.run npudriver "
+                 "sim.stochastic",
     "gen.hw": "boards cores cores.arch cores.bus cores.config cores.control cores.errors cores.timing gen.families "
               "gen.files gen.netlist npudriver sim",
     "gen.stochastic": "cores.arch cores.config cores.errors gen.files sim sim.golden sim.stochastic",
@@ -93,8 +94,8 @@ EDGES = {
                "gen.ir gen.run npudriver sim sim.rtl",
     "gen.bench": "boards cores cores.arch cores.compute cores.config gen.check gen.compiler gen.energy gen.explore "
                  "gen.files gen.hw gen.ir gen.mapping gen.onnx gen.options gen.partition gen.passes gen.program "
-                 "gen.prune gen.quantize gen.run gen.stochastic gen.zoo npudriver sim sim.devices sim.golden sim.rtl "
-                 "sim.stochastic sim.timing",
+                 "gen.prune gen.quantize gen.run gen.stochastic gen.train gen.zoo npudriver sim sim.devices "
+                 "sim.golden sim.rtl sim.stochastic sim.timing",
     "gen.report": "boards cores.arch cores.config cores.errors gen.check gen.explore gen.files gen.hw gen.ir "
                   "gen.mapping gen.name gen.onnx gen.run npudriver sim",
     "gen.cli": "boards cores cores.arch cores.config cores.errors gen.bench gen.bringup gen.check gen.deploy "
