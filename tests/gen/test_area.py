@@ -156,6 +156,7 @@ def test_what_may_not_fit_is_built_with_a_warning(tmp_path: Path, capsys: pytest
     assert "warning: the machine may be larger than the device of Ultra96-V2: lut" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_the_boards_are_listed_with_memory_and_largest_machine(capsys: pytest.CaptureFixture):
     assert main(["boards", "--json"]) == 0
     listed = {board["name"]: board for board in json.loads(capsys.readouterr().out)["boards"]}
@@ -168,6 +169,7 @@ def test_the_boards_are_listed_with_memory_and_largest_machine(capsys: pytest.Ca
     assert "GB/s" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_components_of_a_machine_in_the_table():
     (row,) = components(["zynq7020:64"])
     (whole,) = (one for one in listed() if one["machine"] == "zynq7020:64")

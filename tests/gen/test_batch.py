@@ -129,6 +129,7 @@ def vectors(rng: np.random.Generator) -> Graph:
     return graph
 
 
+@pytest.mark.slow
 def test_layers_for_all_and_for_each(seed: int, monkeypatch: pytest.MonkeyPatch):
     graph = vectors(np.random.default_rng(seed))
     names = [layer.name for layer in batched(graph, 2, CONFIG).layers]

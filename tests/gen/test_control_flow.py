@@ -75,7 +75,8 @@ def test_a_loop_that_ends(rng: Rng, tmp_path: Path) -> None:
     assert host(found).keys() == {"loop"}
 
 
-@pytest.mark.parametrize(("count", "code"), [(1 << 17, "model-too-large"), (None, "control-flow")])
+@pytest.mark.parametrize(("count", "code"), [
+    pytest.param(1 << 17, "model-too-large", marks=pytest.mark.slow), (None, "control-flow")])
 def test_a_loop_that_may_not_end(count: int | None, code: str, rng: Rng, tmp_path: Path) -> None:
     b = FloatBuilder(rng, [1, 3, 8, 8])
     y = b.same_conv("x", 3, 4)

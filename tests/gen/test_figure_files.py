@@ -40,6 +40,7 @@ def test_text_of_svg_is_text():
     assert b">a title<" in drawn(figure(), "svg")
 
 
+@pytest.mark.slow
 def test_plots_of_a_command(tmp_path: Path, digits: Path, capsys: pytest.CaptureFixture[str]):
     model = str(digits / "digits_int8.onnx")
     assert main(["profile", model, "--macs", "16", "-o", str(tmp_path), "--plots", "svg,pdf"]) == 0

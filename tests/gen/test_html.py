@@ -52,6 +52,7 @@ def table(sheet: dict[str, Any], label: str) -> list[dict[str, Any]]:
     return [dict(zip((column["name"] for column in found["columns"]), row, strict=True)) for row in found["rows"]]
 
 
+@pytest.mark.slow
 def test_compile_and_profile(digits: Path, capsys: pytest.CaptureFixture):
     assert main([*argv("compile", digits), "--html", "c.html"]) == 0
     assert "c.html: open it in a browser" in capsys.readouterr().err

@@ -36,6 +36,7 @@ def test_every_order(name: str, rng: Rng) -> None:
         check_in_every_order(*compile_kept(made, config), number)
 
 
+@pytest.mark.slow
 def test_boxes_that_the_buffer_has_no_room_for(rng: Rng) -> None:
     """Neither long runs nor many rows are too much."""
     config = NpuConfig.preset(16, input_depth=256)

@@ -238,6 +238,7 @@ def test_densities_of_the_machine(asked: float, used: float):
     assert rounded_density(asked, NpuConfig.preset(256)) == used
 
 
+@pytest.mark.slow
 def test_what_a_density_is_rounded_to_is_said(digits: Path, tmp_path: Path, capsys: pytest.CaptureFixture):
     model, samples = str(digits / "digits_int8.onnx"), str(digits / "digits_test.npz")
     said = "--density 0.3: 0.25 is the nearest that this machine has, in steps of 0.25\n"

@@ -261,6 +261,7 @@ def test_steps_and_budgets(rng: np.random.Generator):
         pruner.prune(Goal(kind="gamma", cycles=10))
 
 
+@pytest.mark.slow
 def test_the_command(digits: Path, tmp_path: Path, capsys: pytest.CaptureFixture):
     output = tmp_path / "p.onnx"
     model = str(digits / "digits_float.onnx")

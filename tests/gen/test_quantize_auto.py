@@ -143,6 +143,7 @@ def test_a_range_that_clips_is_not_tried(given):
     assert not measure(found, others).clipped
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("layers", [40, 80])
 def test_trials_of_small_layers_are_bounded(layers: int, rng: Rng, monkeypatch: pytest.MonkeyPatch):
     """Twice the nodes: each run takes twice as long, and there are half as many, of the single tensors, too."""

@@ -145,6 +145,7 @@ def test_refusals(argv: tuple[str, ...], status: int, message: str, model: str, 
     assert not Path("q.onnx").exists() and not Path("p.npu").exists()
 
 
+@pytest.mark.slow
 def test_a_program_is_quantised_already(model: str, few: str, capsys: pytest.CaptureFixture):
     assert main(["compile", model, "--calibrate", few, "--macs", "16", "--no-check", "-o", "p.npu"]) == 0
     capsys.readouterr()

@@ -56,6 +56,7 @@ def test_a_halved_range(tensor: str, layer: str, given: tuple[str, ...], monkeyp
     assert not Path("q.onnx").exists()
 
 
+@pytest.mark.slow
 def test_as_it_should_be(given: tuple[str, ...], capsys: pytest.CaptureFixture):
     assert main([*given, "--max-loss", "4"]) == 0
     assert "warning" not in capsys.readouterr().err and Path("q.onnx").exists()

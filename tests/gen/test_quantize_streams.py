@@ -120,6 +120,7 @@ def test_rows_of_ways():
     assert rows[0].exact > 0.8 and np.mean([row.right[128] for row in rows]) > np.mean([row.right[16] for row in rows])
 
 
+@pytest.mark.slow
 def test_on_the_command_line(digits: Path, tmp_path: Path, capsys: pytest.CaptureFixture):
     """Another model than without, of the same form; what does not go together is one line."""
     with np.load(digits / "digits_test.npz") as arrays:

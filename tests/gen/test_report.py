@@ -120,6 +120,7 @@ def test_of_the_digits(model: str, capsys: pytest.CaptureFixture):
     assert bytes_moved == pytest.approx(found.total["dram_bytes"], rel=0.1)     # instructions are not in it
 
 
+@pytest.mark.slow
 def test_of_resnet8(models: Path, capsys: pytest.CaptureFixture):
     path = str(models / "mlperf_resnet8_int8.onnx")
     found = report(capsys, path)
@@ -128,6 +129,7 @@ def test_of_resnet8(models: Path, capsys: pytest.CaptureFixture):
     assert len(found.noise) == len(found.layers)
 
 
+@pytest.mark.slow
 def test_of_signs(models: Path, capsys: pytest.CaptureFixture):
     """No result of such a network is a tensor that the model quantises, so there is no noise to compute."""
     found = report(capsys, str(models / "cnvW1A1_cifar10.onnx"), "--features", "binary")
@@ -159,6 +161,7 @@ def test_of_a_model_with_parts_on_the_processor(partly: str, capsys: pytest.Capt
     assert [node.layer for node in found.nodes if node.kind == "host"] == list(range(len(found.timeline.host)))
 
 
+@pytest.mark.slow
 def test_trace_and_page(model: str, capsys: pytest.CaptureFixture):
     assert main(["report", model, "--macs", "64", "--clock", "100", "-o", "page.html", "--trace", "trace.json",
                  "--json"]) == 0
@@ -190,6 +193,7 @@ def test_trace_and_page(model: str, capsys: pytest.CaptureFixture):
         assert option[0] in said and "[option-conflict]" in said
 
 
+@pytest.mark.slow
 def test_area_and_roofline_are_of_this_machine(model: str, capsys: pytest.CaptureFixture):
     """What finds an unknown area names the machine; the roof is that of the memory that was measured with."""
     ideal = report(capsys, model, "--board", "ecp5", "--macs", "64", "--features", "depthwise,gather")

@@ -120,6 +120,7 @@ def test_the_longest_name_of_an_output(model: str, samples: str):
     test_outputs_of_any_name("x" * 65531, model, samples)
 
 
+@pytest.mark.slow
 def test_read_only_outputs_stay(model: str, samples: str, tmp_path: Path, capsys: pytest.CaptureFixture):
     plain = ("--features", "none")
     for name, argv in (("y.npu", ("compile", model, *plain)), ("y.npz", ("run", model, "--input", samples, *plain)),

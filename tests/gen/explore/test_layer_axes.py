@@ -87,6 +87,7 @@ def test_the_cheapest_network(values: dict[str, Any]):
     assert layers.example.word in {network.word for network in networks}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", ["random", "optuna", "grid"])
 def test_a_search_of_axes(method: Name):
     if method == "optuna":

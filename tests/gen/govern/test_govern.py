@@ -67,6 +67,7 @@ def rows(folder: Path) -> list[dict[str, str]]:
     return list(csv.DictReader((folder / "out" / "discharge.csv").read_text().splitlines()))
 
 
+@pytest.mark.slow
 def test_a_whole_discharge(folder: Path, capsys: pytest.CaptureFixture, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(console, "_width", 160)
     assert call(folder, *ENERGIES, "--battery", "30", "--plots", "png,svg") == 0
@@ -117,6 +118,7 @@ def test_what_the_device_gets_wrong_is_seen(folder: Path, capsys: pytest.Capture
     assert json.loads(captured.out)["differing"] > 0 and "values differ from the reference" in captured.err
 
 
+@pytest.mark.slow
 def test_lasting(folder: Path, capsys: pytest.CaptureFixture):
     """Half of what the first level would take is there: an inference a millisecond all the same, up to the end."""
     assert call(folder, *ENERGIES, "--battery", "50", "--lasts", "0.1", "--period", "1", "--json") == 0
@@ -128,6 +130,7 @@ def test_lasting(folder: Path, capsys: pytest.CaptureFixture):
     assert values["switches"] <= 6
 
 
+@pytest.mark.slow
 def test_programs_clocks_and_energies(folder: Path, capsys: pytest.CaptureFixture, monkeypatch: pytest.MonkeyPatch):
     """int8 beside streams, at clocks and voltages of their own; energies by the model: cycles of each unit."""
     monkeypatch.setattr("gen.govern.measured.measure_energy", lambda circuit, *_: UnitEnergy(
