@@ -105,7 +105,10 @@ class Machine:
         return index, shortened(instruction, self.stream_shift)
 
     def post(self, queue: Queue, index: int, instruction: Instruction, flag: str, *done: Stage) -> None:
-        """Give the token of ``flag`` if the instruction has it set, now that ``done`` are."""
+        """Give the token of ``flag`` if the instruction has it set; ``done``: the stages that have ended by then.
+
+        Raises MachineError (TOKEN) where the counter is full.
+        """
         if not instruction[flag]:
             return
         sink = _POSTS[flag]

@@ -30,7 +30,7 @@ def write_tiles(machine: Machine, index: int, geometry: Instruction, tiles: Inst
                 box: np.ndarray) -> None:
     """LOAD_ACT after LOAD_WINOGRAD: the tiles of a padded box (blocks, rows, cols, tn), transformed, to the buffer.
 
-    `check_tiles` is true of it.
+    `check_tiles` has to have passed.
     """
     config = machine.config
     shifts = None

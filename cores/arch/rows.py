@@ -26,14 +26,14 @@ class RowPass(enum.IntEnum):
 MAX_CHANNELS = 1024
 #: Exponentials: unsigned, 1 being all ones.
 ENTRY_BITS = 17
-#: Places behind the point of what is subtracted from a row.
+#: Binary places after the point of what is subtracted from a row.
 CENTRE_PLACES = 9
 #: Of the sum of a row's values, signed, of that of its exponentials, and of that of its squares: with a sign those are
 #: multiplied by one DSP slice.
 SUM_BITS, TOTAL_BITS, SQUARES_BITS = 18, 27, 26
-#: A mean is the sum times a number of so many bits, all behind the point.
+#: A mean is the sum times a number of so many bits, all after the point.
 MEAN_PLACES = 26
-#: Of what is added to a variance, which has places behind the point for it; of a number whose factor is looked up.
+#: Of what is added to a variance, which has places after the point for it; of a number whose factor is looked up.
 EPSILON_BITS, EPSILON_PLACES, NUMBER_BITS = 36, 6, 43
 #: Leading bits of it that find the factor, whose first bit is one.
 INDEX_BITS, FACTOR_BITS = 10, 16

@@ -27,7 +27,7 @@ class LaneSources:
         self.config = config
 
     def ports(self) -> dict[str, wiring.Member]:
-        """Of a `MacArray`, beside those that all have."""
+        """Ports that a `MacArray` has for these sources, beside those of every array."""
         return {}
 
     def layout(self) -> data.ArrayLayout:

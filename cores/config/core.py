@@ -130,7 +130,7 @@ class Core(Fields):
 
     @property
     def index_bits(self) -> int:
-        """Bits of the channel index beside a weight; one that nothing reads where there is nothing to select."""
+        """Bits of the channel index beside a weight; 1 where a lane has a single channel, and then nothing reads it."""
         return max(1, (self.select_fanin - 1).bit_length())
 
     @property

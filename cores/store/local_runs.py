@@ -13,7 +13,7 @@ __all__ = ["LocalRuns"]
 
 
 class LocalRuns(RunTargets):
-    """To the input buffer those of a local STORE, by way of ``local``; they are outside if they begin beyond it."""
+    """Rows of a local STORE go to the input buffer, by way of ``local``; one that begins beyond its end is outside."""
 
     def ports(self) -> dict[str, wiring.Member]:
         return {"local": Out(stream.Signature(LocalRun(self.config)))}  # instead: rows of a local STORE

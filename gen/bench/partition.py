@@ -56,8 +56,8 @@ class Row:
 def ssd_cuts(progress: Callable[[str], None]) -> tuple[Path, dict[str, Partition], dict[str, np.ndarray]]:
     """The model's name, how it is cut before and after reconstruction, and pictures.
 
-    It is as training frameworks export it that quantise inputs of quantised operators: what only the processor reads,
-    here the results of the twelve heads, is left as it is.
+    Of the model only the inputs of quantised operators are quantised, as some training frameworks export it: what the
+    processor alone reads, here the results of the twelve heads, stays float.
     """
     network = get_network("ssd-mobilenetv1")
     progress(f"making {network.title}")

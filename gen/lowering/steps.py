@@ -29,7 +29,7 @@ class Step(ABC):
 
     @abstractmethod
     def emit(self, tiles: Tiles, placed: Sequence[PlacedLayer]) -> None:
-        """``placed``: the layers."""
+        """Emit the instructions of `layers`, which are ``placed`` in the same order."""
 
 
 @dataclass(frozen=True, eq=False)

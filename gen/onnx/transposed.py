@@ -41,8 +41,8 @@ def transposed(context: Context, value: Real, size: tuple[int, int] | None = Non
 
 
 def as_pixels(context: Context, value: Value | None) -> Value | None:
-    """A vector (1, 1, C), whose numbers are channels of a tensor, in one that has them as pixels; any other value as it
-    is.
+    """A vector (1, 1, C) whose elements are a tensor's channels, as one whose elements are the pixels of a tensor; any
+    other value unchanged.
     """
     if not isinstance(value, Real) or value.order.ndim != 3 or value.order.shape[1] != 1 or value.order.size < 2:
         return value

@@ -134,7 +134,7 @@ def _mapping(name: str, table: Mapping[int, str], bits: int) -> str:
 
 
 def _surfer(groups: Mapping[str, Sequence[_Signal]], formats: Mapping[str, str]) -> str:
-    """All is added first: what is added while an item has the focus goes behind that."""
+    """All is added first: what is added while an item has the focus goes after that one."""
     add, shape, item = [], [], 0
     for name, signals in groups.items():
         add.append(f"divider_add {name}")

@@ -39,5 +39,5 @@ class Call:
         return self.inputs[place] if place < len(self.inputs) else None
 
     def numbers(self, name: str, place: int) -> list[int]:
-        """Whole numbers that were an attribute once and are an input now; none if there are neither."""
+        """The integers of attribute ``name``, or of input ``place``, which newer operators have instead; else none."""
         return list(self.attributes.get(name, self.integers.get(place, [])))

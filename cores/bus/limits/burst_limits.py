@@ -53,7 +53,7 @@ class BurstLimits(Component):
         m.d.comb += [
             after.eq(~_below(begin, first)),
             before.eq(~_below(last, begin)),
-            # Of a burst inside: so is what is behind it.
+            # Of a burst that is inside: the run's next one is, too.
             goes_on.eq(_below(at_hand, last)),
         ]
         with m.If(self.take):

@@ -76,7 +76,7 @@ def _helper(op: str, dtype: np.dtype, wide: str, first: str, step: str, last: st
 
 
 def float_sum(dtype: np.dtype) -> Helper:
-    """For each element of a walk the sum of those of another one, which begins there."""
+    """A function in C: for each element of a walk the sum of the elements of a second walk, which begins there."""
     return _helper("ReduceSum", dtype, c_type(dtype).name, *(spelled(text, dtype) for text in _FLOAT["ReduceSum"]))
 
 
