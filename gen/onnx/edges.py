@@ -89,10 +89,10 @@ def stored(graph: GraphBuilder, value: Padded | QuantisedPadded) -> Real | Quant
 
 
 def cropped(graph: GraphBuilder, value: Real) -> Real | None:
-    """Rows and columns of a tensor, every first, second, ... of them, as a tensor of its own; None for other parts.
+    """Rows and columns of a tensor, every first, second, ... of them, as a tensor of its own; None for other parts, and
+    for those that are too far from the first row or column for a kernel.
 
-    A depthwise convolution picks them: its kernel has one weight of 1, at the first row and column. Raises NodeError
-    where that would be too far away.
+    A depthwise convolution picks them: its kernel has one weight of 1, at the first row and column.
     """
     tensor = graph.tensors[value.quantised.tensor]
     channel, *places = np.unravel_index(value.order, tensor.shape)
@@ -115,8 +115,7 @@ def cropped(graph: GraphBuilder, value: Real) -> Real | None:
     kernel = [max(start + 1, size - count * step + 1)
               for start, size, count, step in zip(starts, tensor.shape[1:], sizes, steps, strict=True)]
     if max(kernel) > MAX_KERNEL:
-        raise NodeError(f"cuts off {max(kernel) - 1} rows or columns; in front of a layer it can be at most "
-                        f"{MAX_KERNEL - 1}", at=value.moved_by, code="too-large", limit=MAX_KERNEL - 1)
+        return None
     weights = np.zeros((shape[0], 1, *kernel), np.int16)
     weights[:, :, starts[0], starts[1]] = 1
     layer = Pending(

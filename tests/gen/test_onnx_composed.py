@@ -214,3 +214,17 @@ def test_on_the_machine(config: NpuConfig, seed: int, rng: Rng, tmp_path: Path) 
     b.output(b.quantize(b.node("Conv", joined, b.weights(5, 34, 1, 1))))
     program, graph = compile_kept(load(b.save(tmp_path)), config)
     run_and_compare(program, graph, seed, ("load", "compute", "store", 1))
+
+
+@pytest.mark.parametrize(("starts", "ends", "steps"), [([70], [99], [3]), ([98], [99], [1]), ([64], [99], [1])],
+                         ids=str)
+def test_columns_that_are_far_from_the_first(starts: list[int], ends: list[int], steps: list[int], rng: Rng, seed: int,
+                                             tmp_path: Path) -> None:
+    """No kernel reaches there, as to a late step of a recurrent layer: a layer moves them."""
+    b = Builder(rng)
+    x = b.requantize(b.node("Conv", b.dequantize(b.input(1, 3, 6, 99)), b.weights(5, 3, 1, 1)))
+    y = b.node("Slice", x, *(b.constant(numbers) for numbers in (starts, ends, [3], steps)))
+    b.output(b.quantize(b.node("Conv", y, b.weights(4, 5, 1, 1))))
+    graph, _ = check(b, tmp_path)
+    config = NpuConfig.preset(16)
+    run_and_compare(*compile_kept(graph, config), seed, ("load", "store"))

@@ -75,7 +75,7 @@ def blocks(context: Context, inputs: Inputs) -> Value:
 @HANDLERS.handles("Slice", "Split", "Gather", place=Place.EDGES, conditions=(
     "any part there. In front of a layer, too: of channels no work where they are neighbours, as layers read a part of "
     "the tensor, else a 1x1 convolution that picks them; rows and columns at a fixed distance by a depthwise "
-    "convolution whose kernel reaches from the first to the cut"))
+    "convolution whose kernel reaches from the first to the cut, beyond 63 by a layer that moves pixels"))
 def select(context: Context, inputs: Inputs) -> list[Value]:
     """Some elements of a tensor; layers can read those that are whole channels (`gen.onnx.channels`)."""
     return _taken(context, inputs)
