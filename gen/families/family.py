@@ -34,6 +34,8 @@ class Synthesis:
     command: str
     #: Commands before, where the mapping is for timing.
     for_timing: tuple[str, ...] = ()
+    #: Commands in the place of ``command``'s label ``map_luts``, where the mapping is for timing.
+    luts_for_timing: tuple[str, ...] = ()
     #: Commands in the midst of ``command``, before its label ``coarse``: products are multipliers then, and all else is
     #: still as written.
     after_products: tuple[str, ...] = ()
@@ -173,8 +175,12 @@ class Family:
 
     def flat_netlist(self, top: str, output: str) -> list[str]:
         """Yosys commands from a design that has been read to a netlist ``output`` without hierarchy."""
+        mapping, luts = self.mapping(top), self.synthesis.luts_for_timing
+        if luts:
+            first, *others = mapping
+            mapping = [f"{first} -run begin:map_luts", *luts, f"{first} -run check:", *others]
         return [*self.synthesis.for_timing, f"hierarchy -check -top {top}", "flatten", HIDE_ELEMENTS,
-                *self.mapping(top), f"write_json {output}"]
+                *mapping, f"write_json {output}"]
 
     def rewrite(self, netlist: Path) -> None:
         """Take a JSON netlist that Yosys wrote through all of ``passes``."""

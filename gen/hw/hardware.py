@@ -35,5 +35,6 @@ def delay_model_digest(family: str) -> str:
     modules = {target.package, *(timing.__module__ for timing in target.timing.values())}
     sources = sources_digest("gen/hw/timing.py", "gen/hw/sta.py", "gen/netlist/graph.py", "gen/netlist/delays.py",
                              *(_source(module) for module in sorted(modules)))
-    parts = (sources, repr(target.delays), *target.synthesis.for_timing, target.synthesis.library or "")
+    parts = (sources, repr(target.delays), *target.synthesis.for_timing,
+             *target.synthesis.luts_for_timing, target.synthesis.library or "")
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()

@@ -11,7 +11,9 @@ from boards.registry import BOARDS
 from gen.families.family import Cells, Family
 from gen.families.registry import FAMILIES, find_families, get_family
 from gen.hw.hardware import delay_model_digest
+from gen.hw.yosys import LOG, run_yosys
 from gen.netlist.cells import lut
+from npudriver.files import read_text
 from tests import ROOT
 
 
@@ -78,3 +80,16 @@ def test_a_delay_model_changes_with_what_times_its_cells(monkeypatch: pytest.Mon
         "xc7": {"gen/families/series7/__init__.py", "gen/families/xilinx.py"},
         "xcup": {"gen/families/ultrascale/__init__.py", "gen/families/xilinx.py"}}
     assert len({delay_model_digest(name) for name in FAMILIES}) == len(FAMILIES)
+
+
+def test_cyclonev_maps_to_look_up_tables_as_yosys_does_with_longer_wires(tmp_path: Path):
+    """What is in the place of the label is Yosys's own, but for the delay of a wire."""
+    run_yosys("help synth_intel_alm\n", tmp_path, lambda remark: None)
+    script = read_text(tmp_path / LOG).split("map_luts:")[1].split("check:")[0]
+    own = [line.strip().replace("[-dff] ", "") for line in script.splitlines() if line.strip()]
+    given = get_family("cyclonev").synthesis.luts_for_timing
+    assert [re.sub(r"-W \d+", "-W", line) for line in given] == [re.sub(r"-W \d+", "-W", line) for line in own]
+    commands = get_family("cyclonev").flat_netlist("top", "out.json")
+    first, *_, last = [command for command in commands if "-run" in command]
+    assert commands[commands.index(first) + 1:commands.index(last)] == list(given)
+    assert (first.split()[-1], last.split()[-1]) == ("begin:map_luts", "check:")
