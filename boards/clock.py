@@ -21,5 +21,5 @@ class Clock:
         return f"{self.mhz:g} MHz, {self.basis}"
 
     def per_second(self, cycles: float) -> float:
-        """How often a second ``cycles`` pass."""
+        """How many times in a second ``cycles`` pass: inferences a second, for the cycles of one."""
         return self.mhz * 1e6 / cycles

@@ -62,7 +62,7 @@ class Fields:
         return self._left.pop(name)
 
     def wrong(self, name: str, wanted: str, value: Any) -> PackageError:
-        """The error of a field that is not what it must be."""
+        """The error of field ``name``, which must be ``wanted`` (in words) and has ``value``."""
         return PackageError(f"{self._where}: {name} must be {wanted}, not {_shown(value)}; {self._remedy}")
 
     def integer(self, name: str, low: int, high: int) -> int:

@@ -144,5 +144,8 @@ class Folder:
         return results
 
     def moved(self, node: Node, values: Mapping[str, np.ndarray]) -> list[np.ndarray]:
-        """What a node that only moves elements makes of their places. Raises NodeError as `evaluate`."""
+        """The results of a node that only moves elements, for ``values`` that are the elements' places (int64).
+
+        Raises NodeError as `evaluate` does.
+        """
         return evaluate(node, self._opsets, values, MAX_VALUES * np.dtype(np.int64).itemsize)

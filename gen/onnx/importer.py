@@ -73,7 +73,7 @@ class Imported:
 
     @property
     def remarks(self) -> tuple[str, ...]:
-        """For people, on what is not as the model says, or where one may expect it."""
+        """Lines for the user: what is computed in another way, or at another place, than the model suggests."""
         return (*self._merged_said, *self._coarser_said, *(
             f"{self.model.path}: node {name}, the last one, has one row: the processor computes it beside the next "
             "sample, which takes less time than the row unit" for name in self.left))

@@ -99,7 +99,7 @@ def image_files(config: NpuConfig, description: Mapping[str, Any], processor: Pr
 
 def firmware_files(model: CModel, config: NpuConfig, description: Mapping[str, Any], processor: Processor
                    ) -> dict[str, bytes]:
-    """Those of `image_files`, and of ``firmware.bin``, a model's."""
+    """Name -> content of the sources of ``firmware.bin``, which runs ``model``, and those of `image_files`."""
     return {**model.files, **image_files(config, description, processor)}
 
 

@@ -50,7 +50,10 @@ class Events:
         return keys[where], values[:, number][where]
 
     def flags(self, config: NpuConfig) -> tuple[np.ndarray, np.ndarray]:
-        """Flags of the entries' halves, where their first byte is written."""
+        """The flags of those halves of entries whose first byte is written.
+
+        Returns the numbers, two an entry, and the flags.
+        """
         events = self.where("entry_enable")
         places, written = events._entry_places(config)
         taken = events.of("entry_bytes", count=config.beat_bytes).astype(bool)[:, [0, config.sign_bytes]]
