@@ -15,7 +15,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import accumulate, groupby, product
+from itertools import accumulate, groupby
 
 from cores.config import NpuConfig
 from gen.ir.graph import Conv, Graph
@@ -25,74 +25,27 @@ from gen.lowering.mapped import MappedLayer, PlacedLayer
 from gen.lowering.placed import in_buffer
 from gen.lowering.steps import MappedGraph, Step
 from gen.lowering.tiles import Tiles
+from gen.mapping.chain_plans import Band, ChainPlan, tilings_of_chain
+from gen.mapping.chain_reckoning import Reckoning
 from gen.mapping.fused import fusable
 from gen.mapping.gather import GatherMapping
-from gen.mapping.pack import is_spread
 from gen.mapping.plain import ConvMapping, PlainMapping
 from gen.mapping.trial import Trial
 from gen.mapping.windows import WindowGeometry, WindowMapping, WindowWeights
-from gen.memory.placement import Kept, RowsPlacement, Strips, WindowRows
+from gen.memory.placement import Kept, RowsPlacement
 from gen.memory.region import Lifetime
 from gen.options import CompileOptions
-from gen.tiling.geometry import Geometry, SpatialTile, split
-from gen.tiling.schedule import COMPUTE_OVERHEAD, LATENCY, WINDOW_OVERHEAD, Plan, step_pace, store_cycles
-from gen.tiling.weights import PARAMETER_BEATS, ReductionSlice
+from gen.tiling.geometry import SpatialTile
+from gen.tiling.schedule import Plan
 
-__all__ = ["ChainPlan", "ChainedLayers", "chain"]
+__all__ = ["ChainedLayers", "chain"]
 
-#: Cycles of the store engine from a STORE to the next: an estimate.
-_STORE_GAP = 26
 #: Layers are put in a chain if they take this share of the cycles at most: what is around them can change by the rest.
 _GAIN = 0.98
 #: Only what is reckoned to take less than this share of the layers' own reckoning, which is high, is tried.
 _PROMISING = 0.98
 #: Tilings that are tried out.
 _CANDIDATES = 3
-#: Cycles from the last beat of a local STORE until what waits for it has begun: an estimate.
-_TOKEN = 30
-
-
-@dataclass(frozen=True)
-class Band:
-    """Rows of the depthwise layer's output, and what they take."""
-
-    spatial: SpatialTile
-    #: First row of the room that its windows read, and how many they may read.
-    place: int
-    span: int
-    #: The first layer's tiles that bring what the bands before it have not.
-    made: tuple[SpatialTile, ...]
-
-
-@dataclass(frozen=True)
-class ChainPlan:
-    """The tiling of the layers of a chain."""
-
-    first: Plan
-    depthwise: Plan
-    #: The bands as the last layer's tiles.
-    last: Plan | None
-    rows: WindowRows
-    #: The last layer's input.
-    strips: Strips | None
-    bands: tuple[Band, ...]
-    #: Windows of a band are made between the steps of the last layer's tiles, which suits a last layer that takes the
-    #: array long; not after them.
-    between: bool = False
-    cycles: float = 0.0
-
-    @property
-    def right(self) -> int:
-        """Columns of padding after each row."""
-        tile = self.bands[0].spatial
-        return tile.pad_right
-
-    @property
-    def bottom(self) -> range:
-        """Rows of the room that are padding below the last band."""
-        band = self.bands[-1]
-        first = band.place + band.spatial.pad_top + band.spatial.data_rows
-        return range(first, first + band.spatial.pad_bottom)
 
 
 @dataclass(frozen=True, eq=False)
@@ -306,212 +259,18 @@ def chains(mapped: MappedGraph, number: int, known: Callable[..., int]) -> Itera
         yield from (way for way in _ways(first, windows, geometry, last, config, known) if way.plan.cycles < limit)
 
 
-# -- plans -----------------------------------------------------------------------------------------------------------
-
-
 def _ways(first: ConvMapping, windows: WindowMapping, geometry: WindowGeometry, last: PlainMapping | None,
           config: NpuConfig, known: Callable[..., int]) -> list[ChainedLayers]:
     """The best tilings, by the cycles reckoned."""
-    found = list[ChainedLayers]()
-    plain = first.plan.geometry
-    if plain.output_size != geometry.input_size:    # one long row
-        plain = replace(plain, input_size=geometry.input_size, output_size=geometry.input_size)
-    spread = is_spread(first.layer, len(first.tiles) - 1, config) and geometry.input_size[1] > config.pixel_lanes
-    pointwise = None if last is None else Geometry.of(last.layer, last.source, last.target)
-    height = geometry.output_size[0]
-    seen = set()
-    for count in range(1, -(-height // geometry.word_rows) + 1):
-        parts = split(height, count, geometry.word_rows)
-        if parts[0][1] in seen:
-            continue
-        seen.add(parts[0][1])
-        ways = [turns for turns in (2, 3) if turns < len(parts)] + [len(parts)]
-        for turns, between in product(ways, (False,) if last is None else (False, True)):
-            plan = _plan(first, windows, last, config, plain, geometry, pointwise, parts, turns, spread, between)
-            if plan is None:
-                continue
-            room = known(plan.rows, *([] if plan.strips is None else [plan.strips]))
-            inputs = max(tile.entries for tile in plan.first.spatial_tiles) * plan.first.chunk
-            if inputs > room:
-                continue
-            step = ChainedLayers(
-                replace(first, plan=plan.first), replace(windows, plan=plan.depthwise),
-                None if last is None or plan.last is None else replace(last, plan=plan.last), plan)
-            cycles = _Reckoning(step, config, double=2 * inputs <= room).cycles()
-            found.append(replace(step, plan=replace(plan, cycles=cycles)))
-    found.sort(key=lambda step: step.plan.cycles)
-    return found[:_CANDIDATES]
-
-
-def _plan(first: ConvMapping, windows: WindowMapping, last: PlainMapping | None, config: NpuConfig, plain: Geometry,
-          geometry: WindowGeometry, pointwise: Geometry | None, parts: Sequence[tuple[int, int]], turns: int,
-          spread: bool, between: bool) -> ChainPlan | None:
-    """A tiling in bands of these rows, with room for ``turns`` of them; None where it does not fit the instructions."""
-    (height, width), (_, out_width) = geometry.input_size, geometry.output_size
-    tiles = [geometry.spatial_tile(y, rows, 0, out_width, config) for y, rows in parts]
-    starts = [y * geometry.stride[0] - geometry.pads[0] for y, _ in parts]
-    ends = [tile.row + tile.data_rows for tile in tiles]
-    if ends[-1] < height or any(tile.data_rows == 0 for tile in tiles):
-        return None
-    spans = [tile.buffer_rows for tile in tiles]
-    depth = (turns - 1) * parts[0][1] * geometry.stride[0] + max(spans)
-    places, bands = [0], list[Band]()
-    runs, made = [], list[list[tuple[int, int]]]()
-    for number, start in enumerate(starts):
-        new = ends[number - 1] if number else 0
-        if number:
-            place = places[-1] + start - starts[number - 1]
-            if place + spans[number] > depth:
-                # From the first row again: rows that both bands need are stored twice.
-                place, again = 0, new - start
-                if start < 0 or again < 0 or places[-1] < again or start < made[-1][0][0]:
-                    return None
-                if again:
-                    runs.append((start, again, place))
-                    begin = made[-1][0][0]
-                    made[-1] = [part for part in ((begin, start - begin), (start, again)) if part[1]]
-            places.append(place)
-        if new >= ends[number]:
-            return None
-        runs.append((new, ends[number] - new, places[-1] + new - start))
-        made.append([(new, ends[number] - new)])
-    left = geometry.pads[1]
-    pitch = max(tiles[0].row_pitch, -(-(left + width) // config.banks))
-    rows = WindowRows(len(windows.tiles), height, width, left, pitch, depth, tuple(runs), config.banks)
-    all_spread = spread and len(first.tiles) == 1
-    most = config.acc_depth // plain.words(plain.spatial_tile(0, 1, 0, width, config), config, spread=all_spread)
-    if not most:
-        return None
-    groups = [tuple(plain.spatial_tile(y + at, rows, 0, width, config)
-                    for y, count in band for at, rows in split(count, -(-count // most), 1)) for band in made]
-    laid = [replace(tile, row_pitch=pitch, buffer_rows=depth) for tile in tiles]
-    bands = [Band(*band) for band in zip(laid, places, spans, groups, strict=True)]
-    flat = [tile for group in groups for tile in group]
-    fits = (all(geometry.fits(tile, config) and geometry.words(tile, config) <= config.acc_depth for tile in laid)
-            and all(plain.fits(tile, config) for tile in flat))
-    last_plan = strips = None
-    if last is not None and pointwise is not None:
-        ones = [pointwise.spatial_tile(0, 1, y * out_width, count * out_width, config) for y, count in parts]
-        last_spread = (is_spread(last.layer, len(last.tiles) - 1, config)
-                       and pointwise.output_size[1] > config.pixel_lanes)
-        fits = fits and all(
-            pointwise.fits(tile, config)
-            and pointwise.words(tile, config, spread=last_spread and len(last.tiles) == 1) <= config.acc_depth
-            for tile in ones)
-        strips = Strips(len(windows.tiles), tuple(tile.x for tile in ones), pointwise.output_size[1],
-                        min(1 + between, len(ones)), config.banks)
-        last_plan = Plan(pointwise, tuple(ones), len(windows.tiles), True, last_spread, 0, 0)
-    if not fits:
-        return None
-    form = replace(geometry, band_words=config.acc_depth)
-    blocks = plain.input_blocks(first.source.shape[0], config)
-    return ChainPlan(Plan(plain, tuple(flat), blocks, True, spread, 0, 0),
-                     Plan(form, tuple(laid), len(windows.tiles), False, False, 0, 0), last_plan, rows, strips,
-                     tuple(bands), between)
-
-
-class _Clock:
-    """Output tiles one after the other, in two accumulator banks."""
-
-    def __init__(self) -> None:
-        self.array = self.store = 0.0
-        #: When each bank has been stored.
-        self._free, self._last = [0.0, 0.0], 1
-        self._taken = [False, False]
-
-    def begin(self) -> int:
-        """A bank for a tile, once it is free."""
-        bank = 1 - self._last
-        bank = 1 - bank if self._taken[bank] else bank
-        self._taken[bank] = True
-        self.array = max(self.array, self._free[bank])
-        return bank
-
-    def end(self, bank: int, store: float) -> float:
-        """A tile's sums are final; returns when it has been stored."""
-        self.store = self._free[bank] = max(self.store, self.array) + store + _STORE_GAP
-        self._taken[bank], self._last = False, bank
-        return self.store
-
-
-class _Reckoning:
-    """Cycles of a chain. ``double``: there is room for the next part of its input."""
-
-    def __init__(self, step: ChainedLayers, config: NpuConfig, *, double: bool) -> None:
-        self.step, self.plan, self.config, self.double = step, step.plan, config, double
-        self.clock, self.load = _Clock(), 2.0 * LATENCY
-        #: Of the first layer's output tiles of a band, when each can be read.
-        self.made: list[float] = []
-
-    def cycles(self) -> float:
-        plan, form, last = self.plan, self.plan.rows, self.step.last
-        columns, after = form.left + form.width, (form.left + form.width) % self.config.banks + 1
-        self.load += form.blocks * (form.depth * (form.left + (after if plan.right else 0))
-                                    + plan.bands[0].spatial.pad_top * (columns + plan.right))
-        self._make(plan.bands[0])
-        for _ in self._windows(plan.bands[0]):
-            pass
-        for number in range(len(plan.bands)):
-            following = plan.bands[number + 1] if number + 1 < len(plan.bands) else None
-            ready = self.clock.store + _TOKEN
-            if following is not None:
-                self._make(following)
-            coming = None if following is None else self._windows(following)
-            if last is not None and plan.last is not None:
-                self._tiles(last, plan.last, plan.last.spatial_tiles[number], 1, ready,
-                            coming if plan.between else None)
-            for _ in coming or ():
-                pass
-        return max(self.clock.store, self.load) + LATENCY
-
-    def _make(self, band: Band) -> None:
-        plan, first = self.plan.first, self.step.first
-        self.made = []
-        for tile in band.made:
-            self.load = max(self.load, 0.0 if self.double else self.clock.array)
-            self.load += plan.geometry.load_cycles(tile, plan.chunk, self.config)
-            times = sum(low <= tile.y < low + count for low, count, _ in self.plan.rows.runs)
-            self.made = self._tiles(first, plan, tile, times, self.load)
-
-    def _tiles(self, mapping: ConvMapping, plan: Plan, tile: SpatialTile, times: int, ready: float,
-               coming: Iterator[None] | None = None) -> list[float]:
-        clock, config, stored = self.clock, self.config, []
-        others, pace = len(mapping.others), store_cycles(mapping.layer, config)
-        total = len(mapping.tiles)
-        for number, (blocks, slices) in enumerate(
-                zip(mapping.output_blocks(config.oc_groups), mapping.tiles, strict=True)):
-            words = plan.geometry.step_cycles(tile, config, spread=plan.spread and number == total - 1)
-            compute = sum(item.blocks * item.groups * plan.geometry.steps(config) * step_pace(
-                words, item.step_beats(config), config) + COMPUTE_OVERHEAD for item in slices)
-            beats, count = len(blocks) * tile.rows * tile.cols, 0
-            bank = clock.begin()
-            clock.array = max(clock.array, ready)
-            if coming is not None:
-                form = self.plan.rows.blocks
-                count = form * (number + 1) // total - form * number // total
-            for made in range(count + 1):
-                clock.array += compute / (count + 1)
-                if made < count and coming is not None:
-                    next(coming)
-            stored.append(clock.end(bank, times * beats * pace) + _TOKEN)
-            self.load += _weights(plan.geometry, slices, config) + others * beats
-            self.load += len(blocks) * PARAMETER_BEATS * times
-        return stored
-
-    def _windows(self, band: Band) -> Iterator[None]:
-        geometry, clock, config, made = self.plan.depthwise.geometry, self.clock, self.config, self.made
-        pace = step_pace(geometry.step_cycles(band.spatial, config), config.weight_beats, config)
-        for block, slices in enumerate(self.step.depthwise.tiles):
-            bank = clock.begin()
-            clock.array = max(clock.array, made[min(block // config.oc_groups, len(made) - 1)])
-            clock.array += sum(geometry.steps(config, item.rows) for item in slices) * pace
-            clock.array += len(slices) * WINDOW_OVERHEAD
-            clock.end(bank, band.spatial.rows * band.spatial.cols)
-            self.load += _weights(geometry, slices, config) + PARAMETER_BEATS
-            yield
-
-
-def _weights(geometry: Geometry, slices: Sequence[ReductionSlice], config: NpuConfig) -> float:
-    """Beats of the weights of an output tile."""
-    return sum(item.blocks * geometry.steps(config, item.rows) * item.groups * item.step_beats(config)
-               for item in slices)
+    found = list[tuple[float, ChainPlan]]()
+    for plan in tilings_of_chain(first, windows, geometry, last, config):
+        room = known(plan.rows, *([] if plan.strips is None else [plan.strips]))
+        inputs = max(tile.entries for tile in plan.first.spatial_tiles) * plan.first.chunk
+        if inputs <= room:
+            cycles = Reckoning(first, windows, last, plan, config, double=2 * inputs <= room).cycles()
+            found.append((cycles, plan))
+    found.sort(key=lambda way: way[0])
+    return [
+        ChainedLayers(replace(first, plan=plan.first), replace(windows, plan=plan.depthwise),
+                      None if last is None or plan.last is None else replace(last, plan=plan.last),
+                      replace(plan, cycles=cycles)) for cycles, plan in found[:_CANDIDATES]]
