@@ -198,7 +198,7 @@ def _cut(model: Model, wanted: Mapping[str, Reason], *, rebuild: bool, machine: 
         raise _first(model, host)
     types |= value_types(model.proto, probed.constants)     # with the shapes that the walk has found
     if ranges is None:
-        host |= {node: Reason(f"{host[node]}, or give --calibrate with samples", code=host[node].code,
+        host |= {node: Reason(f"{host[node]}; samples for --calibrate do that, too", code=host[node].code,
                               **host[node].fields) for nodes in found_operands.values() for node in nodes}
     return Partition(model, _segments(model, probed, types, found, machine), host, list(quantised), operands,
                      missed=frozenset(optional.missed))

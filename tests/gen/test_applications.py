@@ -160,7 +160,7 @@ def test_operands_that_are_not_quantised(before: bool, rng: np.random.Generator,
     argv = ["compile", "model.onnx", "--macs", "16", "-o", "x.npu", "--json"]
     assert main(argv) == 0
     left = json.loads(capsys.readouterr().out)["partition"]["host"]
-    assert [one["op"] for one in left if "or give --calibrate with samples" in one["reason"]] == ["Conv"]
+    assert [one["op"] for one in left if "samples for --calibrate do that" in one["reason"]] == ["Conv"]
     assert main([*argv, "--calibrate", "x.npz"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert found["partition"]["operands"] == ([x] if before else ["x"])

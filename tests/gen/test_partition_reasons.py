@@ -52,7 +52,7 @@ def test_a_neighbour_of_such_an_operator(quantised: bool, builder: Builder, tmp_
     norm, *others = host
     assert host[norm].code == "needs-unit"
     reason = (f"its input is the float result of node {norm}, which runs on the processor; with QuantizeLinear and "
-              "DequantizeLinear after that, this node can run on the accelerator")
+              "DequantizeLinear after that, this node can run on the accelerator; samples for --calibrate do that, too")
     assert [host[other] for other in others] == ([] if quantised else [reason])
 
 
