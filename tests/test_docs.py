@@ -1,7 +1,10 @@
 """What the documents promise exists: commands parse, targets and links are there, the example of the API runs."""
 
+import json
 import re
 import shlex
+import subprocess
+import zipfile
 from collections import Counter
 from pathlib import Path
 
@@ -9,9 +12,13 @@ import pytest
 
 from gen.cli import main, make_parser
 from tests import ROOT
+from tests.bench import need_icarus
 
 DOCUMENTS = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md"))]
 CODE = "\n".join(path.read_text() for path in DOCUMENTS).replace("\\\n", " ")     # long commands in two lines
+
+#: Of a program in bringup.json, that the test bench asks for.
+_NUMBERS = ("data_beats", "write_start", "output")
 
 
 @pytest.mark.parametrize("line", sorted(set(re.findall(r"(?:^ +|`)python -m (gen \w+ [^`\n]*)", CODE, re.M))))
@@ -36,6 +43,32 @@ def test_the_first_hour_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     for line in quick:
         assert main([*shlex.split(line), *(["--jobs", "1"] if line.startswith("explore") else [])]) == 0, line
     assert {"first.npu", "first.html", "explore.html"} <= {path.name for path in (tmp_path / "build").iterdir()}
+
+
+@pytest.mark.rtl
+@pytest.mark.cli
+@pytest.mark.slow
+def test_the_test_bench_of_integration_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """By the lines of the page, on a smaller machine: each of its programs ends with the bytes that are expected."""
+    need_icarus()
+    monkeypatch.chdir(tmp_path)
+    assert main(["build", "--macs", "16", "-o", "."]) == 0
+    zipfile.ZipFile("bringup.zip").extractall()
+    machine, trials = (json.loads(Path(f"{name}.json").read_text()) for name in ("machine", "bringup"))
+    page = (ROOT / "docs" / "integration.md").read_text()
+    (compiling,) = re.findall(r"^ +(iverilog .*)$", page, re.M)
+    command = shlex.split(compiling.replace("../../", f"{ROOT}/"))
+    done = subprocess.run([*command, f"-Pfirst_run_tb.BYTES={machine['beat_bytes']}",
+                           f"-Pfirst_run_tb.ADDRESS_BITS={machine['address_bits']}"], capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert len(trials["trials"]) > 5
+    for trial in trials["trials"]:
+        numbers = [f"+{name}={trial[name]}" for name in _NUMBERS]
+        said = subprocess.run(["vvp", "first_run", f"+program={trial['name']}", *numbers], capture_output=True,
+                              text=True)
+        assert re.search(r"status 00000002, 0 of [1-9]\d* bytes differ", said.stdout), said.stdout
+        if trial["name"] == "sum":      # on the page for beats of 16 bytes
+            assert " ".join(f"+{name}={trial[name] * machine['beat_bytes'] // 16}" for name in _NUMBERS) in page
 
 
 @pytest.mark.parametrize("target", sorted(set(re.findall(r"^ +make ([\w-]+)|`make ([\w-]+)`", CODE, re.M))))
