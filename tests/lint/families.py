@@ -34,6 +34,8 @@ def broken() -> Iterator[str]:
         if _MAY.match(name) or path.suffix not in (".py", ".jinja"):
             continue
         text = path.read_text()
-        texts = strings(ast.parse(text)) if path.suffix == ".py" else [text]
-        for word in sorted(set().union(*map(named, texts)) - _BOARDS.get(name, set())):
+        words = named(text)
+        if words and path.suffix == ".py":
+            words = set().union(*map(named, strings(ast.parse(text))))
+        for word in sorted(words - _BOARDS.get(name, set())):
             yield f"{name}: names {word!r}, which a family in gen/families alone may know"
