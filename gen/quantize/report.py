@@ -59,6 +59,10 @@ class LayerNoise:
         return max(0.0, self.whole_db - self.own_db)
 
 
+#: Accuracy of a float model below which its samples are not taken to be what it was trained on; of how many.
+_HARDLY_EVER, _ENOUGH = 0.2, 50
+
+
 @dataclass(frozen=True)
 class Report:
     """Of the model's float outputs ``outputs`` has the SQNR in dB. ``agreement``: share of the answers of the first one
@@ -82,13 +86,21 @@ class Report:
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        return tuple(filter(None, (*map(self._warning_of, self.outputs), self._warning_of_ranges())))
+        return tuple(filter(None, (
+            *map(self._warning_of, self.outputs), self._warning_of_ranges(), self._warning_of_samples())))
 
     @property
     def clipped(self) -> tuple[LayerNoise, ...]:
         """Tensors whose range clips more than it gains, the worst first."""
         return tuple(sorted((row for row in self.layers if row.clipped_db > 10 * math.log10(WORSE)),
                             key=lambda row: -row.clipped_db))
+
+    def _warning_of_samples(self) -> str:
+        """Where the float model itself is hardly ever right."""
+        if self.accuracy_float is None or self.accuracy_float >= _HARDLY_EVER or self.samples < _ENOUGH:
+            return ""
+        return (f"warning: the float model itself is right on {100 * self.accuracy_float:.0f} % of the samples: images "
+                "may have to be scaled as in its training (--mean, --std, --bgr), or the labels be numbered otherwise")
 
     def _warning_of_ranges(self) -> str:
         rows = self.clipped

@@ -9,7 +9,7 @@ import pytest
 
 from gen.cli import main
 from gen.quantize.groups import ChannelNoise, channel_axis
-from gen.quantize.report import measure
+from gen.quantize.report import Report, measure
 from gen.run.calibration import Calibration, quantize_file
 from tests.gen.float_models import FloatBuilder, detection_network
 from tests.gen.quantizing import quantized
@@ -132,3 +132,12 @@ def test_compile_says_it(model: Path, rng: np.random.Generator, capsys: pytest.C
     np.savez("x.npz", x=rng.normal(size=(20, 3, 8, 8)).astype(np.float32))
     assert main(["compile", str(model), "--calibrate", "x.npz", "--macs", "16", "--no-check", "-o", "m.npu"]) == 0
     assert "m.onnx: quantised on 16 samples; on 4 held out: y 3" in " ".join(capsys.readouterr().err.split())
+
+
+@pytest.mark.parametrize(("accuracy", "samples", "warned"), [
+    (0.11, 200, True), (0.75, 200, False), (0.11, 5, False), (None, 200, False)])
+def test_a_float_model_that_is_hardly_ever_right(accuracy: float | None, samples: int, warned: bool) -> None:
+    """As on images that are not scaled as in its training."""
+    report = Report(samples=samples, layers=(), outputs={"y": 40.0}, agreement=1.0, accuracy_float=accuracy,
+                    accuracy_quantized=accuracy)
+    assert [("right on 11 %" in line and "--std" in line) for line in report.warnings] == [True] * warned
