@@ -31,7 +31,7 @@ INTERNAL = {"StageError", "ArchiveError", "ArrayError", "DocumentError", "EntryE
 NEED_TORCH = ("gen.detection.losses.outputs", "gen.detection.losses.ssd", "gen.detection.losses.yolo",
               "gen.train.binary", "gen.train.call", "gen.train.classes", "gen.train.detector", "gen.train.fit",
               "gen.train.moving", "gen.train.network", "gen.train.operators", "gen.train.scales",
-              "gen.train.session_folder", "gen.train.task")
+              "gen.train.session_folder", "gen.train.streams", "gen.train.task")
 
 
 def exceptions() -> set[type[Exception]]:

@@ -41,7 +41,8 @@ class RunsBench(Bench):
             fields["cols"] = rng.choice([4, 8, 4092])
         blocks = int(rng.integers(1, 4))
         if config.local_store and rng.integers(2):
-            fields |= {"local": 1, "row_pitch": rng.integers(0, 3) * 5, "block_pitch": rng.integers(0, 60)}
+            fields |= {"local": 1, "row_pitch": rng.integers(0, 3) * 5, "block_pitch": rng.integers(0, 60),
+                       "bank": rng.integers(config.banks)}
             begin, end = 0, config.input_depth
         geometry = Instruction(Opcode.STORE_SET, **{name: int(value) for name, value in fields.items()})
         reach = (blocks - 1) * geometry["block_pitch"] + (geometry["rows"] - 1) * geometry["row_pitch"]
@@ -60,8 +61,9 @@ class RunsBench(Bench):
                 last = (block, row) == (store["blocks"] - 1, geometry["rows"] - 1)
                 run = {"last": int(last), "index": index}
                 if geometry["local"]:
-                    run |= {"beats": self.beats(geometry), "entry": at, "one": int(geometry["cols"] == 1),
-                            "follows": int(row > 0 and not geometry["row_pitch"]), "post": store["post_compute"]}
+                    run |= {"beats": self.beats(geometry), "entry": at, "bank": geometry["bank"],
+                            "one": int(geometry["cols"] == 1), "post": store["post_compute"],
+                            "follows": int(row > 0 and not geometry["row_pitch"])}
                 else:
                     run |= {"address": self.data_address + at * self.config.beat_bytes,
                             "length": self.beats(geometry) - 1, "post": store["post_load"]}
