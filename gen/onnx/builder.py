@@ -64,20 +64,19 @@ class Result:
     signs: bool = False
 
 
-def _around(order: np.ndarray, part: np.ndarray) -> np.ndarray:
+def _around(order: np.ndarray, lying: np.ndarray, part: np.ndarray) -> np.ndarray:
     """An arrangement of an input ``order`` in which ``part`` of it are whole channels: one pixel of channels that are
-    neighbours, where the last axes cut them apart, as in states of which these say which one it is.
+    neighbours, where ``lying``, (1, C, ...) of the input, has neither all pixels of its channels nor all channels of
+    its pixels, as of states of which the last axes say which one it is. Else ``lying``.
     """
+    taken = np.isin(lying.reshape(lying.shape[1], -1), part) if order.size <= _MOST_PLACED else np.zeros((1, 1), bool)
+    if any((taken == taken.any(axis=axis, keepdims=True)).all() for axis in (0, 1)):
+        return lying
     places = np.array(np.unravel_index(part.ravel(), order.shape))
     along = (places != places[:, :1]).any(axis=1)
-    axes = [*np.flatnonzero(~along), *np.flatnonzero(along)]
-    if along.all() or along[-1] or order.ndim < 3 or order.size > _MOST_PLACED:
-        return order
-    turned = order.transpose(axes)
-    lying = np.empty(order.size, np.int64)
-    lying[turned.ravel()] = np.arange(order.size)
-    found = lying[part.ravel()]
-    return turned.reshape(1, -1) if np.ptp(found) + 1 == part.size else order
+    turned = order.transpose([*np.flatnonzero(~along), *np.flatnonzero(along)])
+    found = np.flatnonzero(np.isin(turned.ravel(), part))
+    return turned.reshape(1, -1) if not along[-1] and np.ptp(found) + 1 == part.size else lying
 
 
 class GraphBuilder:
@@ -175,15 +174,19 @@ class GraphBuilder:
         if record is None:
             return value
         if not record.tensor:
-            if not is_whole(value.order, record.order.size):
-                order = np.arange(record.order.size).reshape(record.shape)
-                self.tensor(replace(value, order=_around(order, value.order)), scale, zero_point)
-                return self.tensor(value, scale, zero_point)
-            shape = channels_shape(value.order.shape)
-            if shape is None or record.name in self.tokens and value.order.shape == record.shape:
+            whole = value.order
+            if not is_whole(whole, record.order.size):
+                whole = np.arange(record.order.size).reshape(record.shape)
+            laid, shape = whole, channels_shape(whole.shape)
+            if shape is None or record.name in self.tokens and whole.shape == record.shape:
                 # Windows of tokens and the like: their last axis is that of the channels.
-                self.tensor(replace(value, order=channels_first(value.order)), scale, zero_point)
+                laid = channels_first(whole)
+            if whole is not value.order:
+                laid = _around(whole, laid, value.order)
+            if laid is not value.order:
+                self.tensor(replace(value, order=laid), scale, zero_point)
                 return self.tensor(value, scale, zero_point)
+            assert shape is not None
             record.tensor = unique(record.onnx_name, self.tensors)
             self._of_inputs.add(record.tensor)
             record.position = np.empty(value.order.size, np.int64)

@@ -192,3 +192,16 @@ def test_channels_of_an_input(apart: bool, rng: Rng, seed: int, tmp_path: Path) 
         # Two put the whole together; what picks channels 3 to 10 goes into the weights that read them.
         assert layers(aligned) == ((3, 0) if apart else (5, 0))
         run_and_compare(program, aligned, seed, ("load", 1), reused=True)
+
+
+@pytest.mark.parametrize("shape", [[1, 8, 6, 4], [1, 4, 6, 5, 2]], ids=str)
+def test_a_part_of_an_input_that_is_an_image(shape: list[int], rng: Rng, tmp_path: Path) -> None:
+    """A column that is read before the image, a frame of two: both are whole pixels, or whole channels."""
+    b = Builder(rng)
+    x = b.dequantize(b.input(*shape), SCALE, 0)
+    part = b.node("Gather", x, b.constant(np.int64(1)), axis=len(shape) - 1)
+    if len(shape) == 4:
+        row = b.node("Reshape", part, b.constant([1, 48]))
+        b.output(b.quantize(b.node("MatMul", row, b.weights(48, 10, axis=1)), 0.1, 0), rank=2)
+    b.output(b.quantize(b.node("Conv", x if len(shape) == 4 else part, b.weights(8, shape[1], 3, 3)), 0.1, 0))
+    check(b, tmp_path)
