@@ -99,7 +99,9 @@ def add_shape_option(parser: argparse.ArgumentParser) -> None:
 def _shape(text: str) -> tuple[str, tuple[int, ...]]:
     name, _, sizes = text.rpartition("=")
     listed = [size.strip() for size in sizes.split(",")]
-    if not name or not all(size.isdecimal() and int(size) for size in listed):
+    numbers = [size.isdecimal() and int(size) > 0 for size in listed]
+    # What one number is, a size or a value, is known with the model.
+    if not name or not (all(numbers) or len(listed) == 1 and listed[0].removeprefix("-").isdecimal()):
         raise argparse.ArgumentTypeError(f"must be an input's name and its sizes, such as {name or 'x'}=1,3,224,224, "
                                          f"not {text}")
     return name, tuple(map(int, listed))

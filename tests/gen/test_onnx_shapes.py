@@ -10,7 +10,7 @@ import onnxruntime as ort
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from gen.cli import main
+from gen.cli import main, make_parser
 from gen.ir import reference
 from gen.ir.errors import GraphError
 from gen.onnx.importer import load, load_model
@@ -142,10 +142,28 @@ def test_shape_of_an_input_that_is_taken_whole(rng: Rng) -> None:
         bind_shapes(helper.make_model(graph), {"state": (7, 3, 1, 16)})
 
 
+@pytest.mark.parametrize(("number", "value", "fits"), [
+    (TensorProto.BOOL, 0, True), (TensorProto.BOOL, 2, False), (TensorProto.INT32, -1, True),
+    (TensorProto.INT32, 2**32 + 7, False), (TensorProto.INT64, 2**32 + 7, True), (TensorProto.INT64, 2**64, False)])
+def test_value_of_an_input_without_axes(number: int, value: int, fits: bool) -> None:
+    """As it is given, or refused: none is cut to what its type holds."""
+    name, shape = make_parser("compile").parse_args([
+        "compile", "m.onnx", "-o", "m.npu", "--shape", f"rate={value}"]).shape[0]
+    graph = helper.make_graph([helper.make_node("Identity", ["rate"], ["y"])], "rate", [
+        helper.make_tensor_value_info("rate", number, [])], [helper.make_tensor_value_info("y", number, None)])
+    if fits:
+        bound = bind_shapes(helper.make_model(graph), {name: shape})
+        assert [numpy_helper.to_array(tensor).item() for tensor in bound.graph.initializer] == [value]
+    else:
+        with pytest.raises(GraphError, match=f"input rate is .*, which cannot be {value}"):
+            bind_shapes(helper.make_model(graph), {name: shape})
+
+
 @pytest.mark.parametrize(("shapes", "word"), [
     ({}, "give it one, with numbers in --shape x=1,3,height,width"),
     ({"x": (1, 4, 6, 6)}, "input x has the shape (N, 3, height, width), which cannot be (1, 4, 6, 6)"),
     ({"x": (6, 6)}, "which cannot be (6, 6)"),
+    ({"x": (1, 3, 0, 6)}, "which cannot be (1, 3, 0, 6)"),
     ({"x": (1, 3, 6, 6), "y": (1, 3, 6, 7)}, "input y: dimension width cannot be 6 and 7"),
 ])
 def test_shapes_that_do_not_fit(shapes: dict, word: str, rng: Rng, tmp_path: Path) -> None:

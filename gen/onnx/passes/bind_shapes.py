@@ -17,10 +17,10 @@ def bind_shapes(model: onnx.ModelProto, shapes: Mapping[str, Sequence[int]]) -> 
     """Numbers in place of the symbolic dimensions of inputs, and wherever else their names are.
 
     ``shapes``: input -> shape, perhaps without the samples, or with them in front of all of its axes; "" stands for the
-    only input. An integer without axes that has one number for a shape is that number, and no input any more: it says
-    which branch a model takes. The number of samples stays what it is. What is no identifier, as "?", names nothing:
-    each such dimension is one of its own. Raises GraphError for a shape that is not the input's, and where one name
-    would have two numbers.
+    only input. An integer or bool without axes that has one number for a shape is that number, and no input any more:
+    it says which branch a model takes. The number of samples stays what it is. What is no identifier, as "?", names
+    nothing: each such dimension is one of its own. Raises GraphError for a shape that is not the input's, a number that
+    its type does not hold, and where one name would have two numbers.
     """
     constants = {tensor.name for tensor in model.graph.initializer}
     inputs = [value for value in model.graph.input if value.name not in constants]
@@ -32,13 +32,16 @@ def bind_shapes(model: onnx.ModelProto, shapes: Mapping[str, Sequence[int]]) -> 
             continue
         if value.type.tensor_type.HasField("shape") and not dims and len(shape) == 1 and number in _INTEGERS:
             kind = helper.tensor_dtype_to_np_dtype(number)
+            low, high = (0, 1) if number == TensorProto.BOOL else (np.iinfo(kind).min, np.iinfo(kind).max)
+            if not low <= shape[0] <= high:
+                raise GraphError(f"input {value.name} is {kind}, which cannot be {shape[0]}", code="shape-option")
             model.graph.initializer.append(numpy_helper.from_array(np.array(shape[0]).astype(kind), value.name))
             model.graph.input.remove(value)
             continue
         # One more than it has is that of the samples, of an input that is taken whole (`whole_inputs`).
         whole = len(shape) == len(dims) + 1
         sizes, own_dims = shape[1:] if whole or len(shape) == len(dims) else shape, dims if whole else dims[1:]
-        if len(sizes) != len(own_dims) or any(
+        if len(sizes) != len(own_dims) or shape[0] < 0 or min(sizes, default=1) < 1 or any(
                 dim.HasField("dim_value") and dim.dim_value != size
                 for dim, size in zip(own_dims, sizes, strict=True)):
             own = ", ".join(str(dim.dim_value) if dim.HasField("dim_value") else dim.dim_param or "?" for dim in dims)
