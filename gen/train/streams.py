@@ -115,7 +115,9 @@ def _scales(view: ModelView, node: onnx.NodeProto) -> StreamScales | None:
     inputs = {value.name for value in view.model.graph.input}
     if quantised is None or quantised.input[0] in inputs or _attribute(node, "group") > 1 or _attribute(node, "transA"):
         return None
-    if len(source.input) > 2 and np.any(numpy_helper.to_array(view.constants[source.input[2]])):
+    # Without one it is an unsigned 0; the machine's integers are signed.
+    point = numpy_helper.to_array(view.constants[source.input[2]]) if len(source.input) > 2 else np.zeros((), np.uint8)
+    if np.any(point != (128 if point.dtype == np.uint8 else 0)):
         raise TrainError(f"node {node.name}: its input has a zero point, and streams stand for numbers around 0; "
                          "quantise the model with --symmetric", node=node.name)
     return StreamScales(source.input[1], weights.input[1])

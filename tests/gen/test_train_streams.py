@@ -16,6 +16,7 @@ from gen.quantize.options import QuantizeOptions
 from gen.quantize.quantize import quantize
 from sim.stochastic.streams import Streams
 from tests.gen.float_models import FloatBuilder
+from tests.gen.qdq import Builder
 
 torch = pytest.importorskip("torch", reason="PyTorch is an extra: pip install '.[train]'")
 torch.set_num_threads(1)
@@ -84,6 +85,25 @@ def test_streams_answer_better_where_training_went_through_them(tmp_path: Path, 
         return float((found.argmax(1) == labels).mean())
 
     assert right(8) > right(None)
+
+
+@pytest.mark.parametrize("point", [0, 128])
+def test_unsigned_integers(point: int, rng: np.random.Generator):
+    """128 is the machine's zero, 0 its lowest integer."""
+    builder = Builder(rng, number=np.uint8)
+    x = builder.requantize(builder.input("N", 3, 8, 8, number=np.float32), 0.05, 128)
+    x = builder.requantize(builder.node("Relu", builder.node("Conv", x, builder.weights(8, 3, 3, 3))), 0.03, point)
+    builder.output(builder.requantize(builder.node("Conv", x, builder.weights(4, 8, 3, 3)), 0.05, 128), np.float32)
+    if not point:
+        with pytest.raises(TrainError, match="zero point, and streams"):
+            Network(builder.build(), streams=16)
+        return
+    samples = rng.uniform(-6, 6, (4, 3, 8, 8)).astype(np.float32)
+    with torch.no_grad():
+        (found,) = Network(builder.build(), streams=16).values(
+            torch.from_numpy(samples), [builder.outputs[0].name])
+    wanted = by_the_machine(builder.build(), samples, 16)
+    assert np.abs(found.numpy().reshape(4, -1) - wanted).mean() < 0.01
 
 
 def test_what_has_no_streams(rng: np.random.Generator):
