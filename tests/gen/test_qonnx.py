@@ -167,12 +167,12 @@ def test_channels_last(group: int, given: dict[str, list[int]], rng: Rng) -> Non
     norm = rng.uniform(0.5, 2, (4, 8)).astype(np.float32)
     b = QuantBuilder(rng, [1, 6, 7, 4])
     y = b.node("Conv", "x", b.constant(weights), domain=last, group=group, **given)
-    y = b.node("BatchNormalization", y, *map(b.constant, norm), domain=last)
+    y = b.node("BatchNormalization", b.node("Relu", y), *map(b.constant, norm), domain=last)
     y = b.node("MaxPool", y, domain=last, kernel_shape=[2, 3], strides=[2, 1])
     c = QuantBuilder(rng, [1, 6, 7, 4])
     z = c.node("Conv", c.node("Transpose", "x", perm=[0, 3, 1, 2]), c.constant(weights.transpose(0, 3, 1, 2)),
                group=group, **given)
-    z = c.node("BatchNormalization", z, *map(c.constant, norm))
+    z = c.node("BatchNormalization", c.node("Relu", z), *map(c.constant, norm))
     z = c.node("Transpose", c.node("MaxPool", z, kernel_shape=[2, 3], strides=[2, 1]), perm=[0, 2, 3, 1])
     x = rng.normal(size=(1, 6, 7, 4)).astype(np.float32)
     found, wanted = (ort.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"]).run(

@@ -8,6 +8,7 @@ import onnx
 from onnx import helper, version_converter
 
 from gen.onnx.fused.qonnx import DOMAINS
+from gen.onnx.passes.hoist_transposes import ELEMENTWISE
 from gen.onnx.passes.report import nested
 
 __all__ = ["lift_qonnx"]
@@ -44,6 +45,10 @@ def _put_channels_first(graph: onnx.GraphProto) -> None:
     for node in graph.node:
         axes = _spatial_axes(node, ranks) if node.domain == _CHANNELS_LAST else 0
         if not axes:
+            if node.domain in DOMAINS or node.op_type in ELEMENTWISE:
+                ranks.setdefault(node.output[0], max(ranks.get(name, 0) for name in node.input))
+            if node.domain == _CHANNELS_LAST and node.op_type == "BatchNormalization" and ranks.get(node.input[0]) == 2:
+                node.domain = ""        # where the last axis is the first after that of the samples
             nodes.append(node)
             continue
         result = node.output[0]
