@@ -13,9 +13,10 @@ def are_scores(shape: Sequence[int]) -> bool:
 
 
 def answers(output: np.ndarray) -> np.ndarray:
-    """Where the largest number is, (N, places), of an output (N, ...): of a map (N, C, ...) among the C of each place,
-    of any other among all of a sample.
+    """Where the largest number is, (N, places), of an output (N, ...), or a single number: of a map (N, C, ...) among
+    the C of each place, of any other among all of a sample.
     """
+    output = np.atleast_1d(output)
     if are_scores(output.shape[1:]) or output.ndim < 3 or output.shape[1] == 1:
         return output.reshape(len(output), -1).argmax(1)[:, None]
     return output.argmax(1).reshape(len(output), -1)

@@ -1,10 +1,10 @@
 """Operators of a float model that others make: sums, powers, averages and products, which are layers.
 
-Sum and Mean of several tensors; Einsum of two as a MatMul; a product with a matrix that has more axes than it needs;
-MeanVarianceNormalization as InstanceNormalization; a Softmax of what is less than its maximum as one of that itself.
-And, in front of layers with weights alone, LpNormalization, also where it is written as its steps, as a normalisation
-by the mean of squares; LpPool, GlobalLpPool, ReduceL1 and ReduceSumSquare; and LRN, whose sums of neighbouring channels
-are a 1x1 convolution.
+Sum and Mean of several tensors; Einsum of two as a MatMul; a product with a matrix that has more axes than it needs, or
+with a vector; MeanVarianceNormalization as InstanceNormalization; a Softmax of what is less than its maximum as one of
+that itself. And, in front of layers with weights alone, LpNormalization, also where it is written as its steps, as a
+normalisation by the mean of squares; LpPool, GlobalLpPool, ReduceL1 and ReduceSumSquare; and LRN, whose sums of
+neighbouring channels are a 1x1 convolution.
 """
 
 from collections.abc import Callable, Iterator
@@ -183,12 +183,16 @@ class Operators(Rewriting):
             yield from self._unit(node, int(axes.item()))
 
     def product(self, node: NodeProto) -> Iterator[NodeProto]:
-        """MatMul with constants of one matrix."""
+        """MatMul with constants of one matrix, or of a vector, which is a matrix of one column."""
         weights = self._number(node.input[1])
         rank = len(self._shape(node.input[0]))
         if weights is not None and 2 < weights.ndim <= rank and set(weights.shape[:-2]) == {1}:
             matrix = self._constant(node.name, weights.reshape(weights.shape[-2:]))
             yield helper.make_node("MatMul", [node.input[0], matrix], node.output, name=node.name)
+        elif weights is not None and weights.ndim == 1:
+            yield (made := self._node(node, "MatMul", node.input[0], self._constant(node.name, weights[:, None])))
+            yield self._node(node, "Squeeze", made.output[0], self._constant(node.name, np.array([-1])),
+                             result=node.output[0])
 
     def shares(self, node: NodeProto) -> Iterator[NodeProto]:
         """Softmax of x - m, or m - x, where m is the same along its axis: DANet's, or for large numbers."""

@@ -128,6 +128,16 @@ def test_a_matrix_of_three_axes(rng: Rng) -> None:
     np.testing.assert_allclose(_run(prepared, x), _run(model, x), rtol=0, atol=1e-5)
 
 
+@pytest.mark.parametrize("shape", [[8], ["N", 8], [1, 5, 8]], ids=str)
+def test_a_vector(shape: list[int | str], rng: Rng, tmp_path: Path) -> None:
+    """As of a critic, whose result is a number, perhaps without axes."""
+    b = FloatBuilder(rng, shape)
+    y = b.node("Relu", b.node("MatMul", "x", b.weights(8, 6)))
+    model = b.model(b.node("MatMul", y, b.weights(6)), rank=len(shape) - 1)
+    assert not any("MatMul" in reason or name.startswith("matmul") and "Squeeze" not in name
+                   for name, reason in host(compiled(model, tmp_path, near=0.1)).items())
+
+
 @pytest.mark.parametrize("axis", [-1, 1])
 @pytest.mark.parametrize("turned", [False, True])
 def test_shares_of_what_is_less_than_the_maximum(turned: bool, axis: int, rng: Rng) -> None:
