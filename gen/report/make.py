@@ -47,6 +47,8 @@ _CAUSES = {"idle_pixels": "idle pixel lanes", "idle_lanes": "idle channel lanes"
            "wait_load": "activations to be loaded", "wait_store": "results to be stored",
            "short_steps": "steps shorter than the pipeline", "setup": "setup between instructions",
            "idle": "the program's start and end"}
+
+
 @dataclass(frozen=True)
 class _Help:
     """``why`` cycles are lost; what can be done, ``ways`` that ``do`` so, and what is ``left`` without any of them. A
