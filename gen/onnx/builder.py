@@ -174,11 +174,10 @@ class GraphBuilder:
         if record is None:
             return value
         if not record.tensor:
-            whole = value.order
-            if not is_whole(whole, record.order.size):
-                whole = np.arange(record.order.size).reshape(record.shape)
+            given = np.arange(record.order.size).reshape(record.shape)
+            whole = value.order if is_whole(value.order, record.order.size) else given
             laid, shape = whole, channels_shape(whole.shape)
-            if shape is None or record.name in self.tokens and whole.shape == record.shape:
+            if shape is None or record.name in self.tokens and np.array_equal(whole, given):
                 # Windows of tokens and the like: their last axis is that of the channels.
                 laid = channels_first(whole)
             if whole is not value.order:

@@ -190,3 +190,12 @@ def test_more_columns_than_a_store_repeats(rng: Rng, seed: int, tmp_path: Path) 
     imported = load_model(b.save(tmp_path), machine=Machine.of(config))
     assert max(row.largest for row in compare_model(imported, b.samples()).layers) <= 1
     run_and_compare(*compile_kept(imported.graph, config), seed, ("load", "store"))
+
+
+@pytest.mark.parametrize("shape", [(1, 8, 8), (1, 4, 4, 4)], ids=str)
+def test_as_many_tokens_as_channels(shape: tuple[int, ...], rng: Rng, seed: int, tmp_path: Path) -> None:
+    """Their shape is the same with the channels first."""
+    b = Builder(rng)
+    y = b.node("MatMul", b.dequantize(b.input(*shape)), b.weights(shape[-1], 6, axis=1))
+    b.output(b.quantize(y), rank=len(shape))
+    checked(b, tmp_path, seed)
