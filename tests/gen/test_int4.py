@@ -129,6 +129,7 @@ def test_random_layers(name: str, seed: int) -> None:
 
 def test_machines_that_cannot_have_them() -> None:
     for fields, words in ((dict(winograd=2, multiplier_width=18), "be 0 where weights have 12 bits"),
-                          (dict(oc_lanes=8, ic_lanes=8, nnz_lanes=1), "are a single beat")):
+                          (dict(oc_lanes=8, ic_lanes=8, nnz_lanes=1), "are a single beat"),
+                          (dict(oc_lanes=32, ic_lanes=32, nnz_lanes=2), "be 0 with select_fanin=32")):
         with pytest.raises(ConfigError, match=words):
             replace(NpuConfig.preset(64), int4=1, select_fanin=0, **fields)

@@ -32,6 +32,9 @@ class Int4Settings(Core):
                      f"be 0 where weights have {self.weight_bits} bits, as with winograd=2")
         self.require("int4", not self.int4 or self.weight_beats % 2 == 0,
                      "be 0 where the weights of a step are a single beat")
+        # Those of a step that has none are made beside its weights, a beat in a cycle.
+        self.require("int4", not self.int4 or 2 * self.index_beats <= self.weight_beats,
+                     f"be 0 with select_fanin={self.select_fanin}, whose indices take more beats than four-bit weights")
 
 
 UNIT = Unit(
