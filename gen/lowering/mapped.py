@@ -71,8 +71,6 @@ class MappedLayer(ABC):
 
     #: Its input lies in memory as rows of interleaved bytes.
     interleaves: ClassVar[bool] = False
-    #: Its input may be one that stays in the input buffer.
-    takes_kept: ClassVar[bool] = False
     #: Its stores can make one value of each window of its result (`Layer.windows`).
     stores_windows: ClassVar[bool] = False
 
@@ -80,6 +78,11 @@ class MappedLayer(ABC):
     @abstractmethod
     def mode(self) -> str:
         """Name in the program's table."""
+
+    @property
+    def takes_kept(self) -> bool:
+        """Whether its input may be one that stays in the input buffer."""
+        return False
 
     @property
     def spatial_tiles(self) -> Sequence[SpatialTile]:

@@ -249,7 +249,7 @@ def chains(mapped: MappedGraph, number: int, known: Callable[..., int]) -> Itera
         plan=second.plan, tiles=taps.tiles, taps=taps)
     third = layers[2] if len(layers) > 2 else None
     lasts: list[PlainMapping | None] = [None]
-    if isinstance(third, PlainMapping) and fusable(mapped.graph, second.layer, third.layer):
+    if isinstance(third, PlainMapping) and third.takes_kept and fusable(mapped.graph, second.layer, third.layer):
         lasts.append(third)
     for last in lasts:
         written = {layer.layer.output for layer in (first, second, last) if layer is not None}

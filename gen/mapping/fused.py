@@ -176,7 +176,7 @@ def _ways(first: MappedLayer, second: MappedLayer, mapped: MappedGraph,
           room: Callable[[Strips], int]) -> list[FusedLayers]:
     """With ``room`` beside strips for what is loaded, the ways to fuse two layers that are worth a trial."""
     if not (isinstance(first, ConvMapping) and isinstance(second, PlainMapping)
-            and fusable(mapped.graph, first.layer, second.layer)):
+            and second.takes_kept and fusable(mapped.graph, first.layer, second.layer)):
         return []
     if {first.layer.output, second.layer.output} & mapped.packed:
         return []

@@ -136,7 +136,6 @@ class PlainMapping(ConvMapping):
         "depthwise": "one input channel at a time, with most lanes idle",
     }
 
-    takes_kept = True
     stores_windows = True
 
     @classmethod
@@ -146,6 +145,12 @@ class PlainMapping(ConvMapping):
         layer, config = context.fitted, context.config
         geometry = Geometry.of(layer, context.source, context.target, packed_out=context.packed_out)
         return cls.tiled(context, geometry, slices_of(layer, config))
+
+    @property
+    def takes_kept(self) -> bool:
+        """Not without a weight for the last input block: no token would order loads after a STORE that nothing reads.
+        """
+        return any(item.block + item.blocks == self.input_blocks for tile in self.tiles for item in tile)
 
     @property
     def mode(self) -> str:

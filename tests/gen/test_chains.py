@@ -17,7 +17,7 @@ from gen.mapping import chained
 from gen.mapping.chained import ChainedLayers
 from gen.mapping.registry import map_graph
 from gen.mapping.trial import Trial
-from gen.memory.placement import Destination, WindowRows
+from gen.memory.placement import Destination, Strips, WindowRows
 from gen.options import CompileOptions
 from sim.cycles import estimate
 from tests.compiled import compile_kept
@@ -169,6 +169,16 @@ def test_who_is_in_no_chain(always):
     own_taps = NpuConfig(oc_lanes=16, ic_lanes=8, nnz_lanes=4, select_fanin=2, depthwise=1, local_store=1)
     assert chains_of(graph, own_taps)
     assert not chains_of(chain_graph((16, 40, 40, 24), (14, 14), stride=2), own_taps)      # its columns lie by phases
+
+
+def test_blocks_without_weights(always):
+    """A STORE that no COMPUTE reads has no token that loads could wait for."""
+    graph, config = chain_graph((16, 40, 40, 24), (14, 14)), CONFIGS["256"]
+    *before, last = graph.layers
+    last = replace(last, weights=last.weights * (np.arange(40) < 32)[:, None, None])
+    for _ in range(6):
+        kept = map_graph(replace(graph, layers=(*before, last)), config, CompileOptions()).kept
+        assert not any(isinstance(form, Strips) for form in kept.values())
 
 
 @pytest.mark.parametrize("changes, message", [
