@@ -10,7 +10,7 @@ from math import prod
 
 import numpy as np
 import onnx
-from onnx import NodeProto, TensorProto, numpy_helper
+from onnx import NodeProto, TensorProto, helper, numpy_helper
 
 from gen.onnx.index import GraphIndex
 from gen.quantize.rewriting import WEIGHTED, Rewriting
@@ -65,6 +65,7 @@ def make_masks_finite(model: onnx.ModelProto) -> onnx.ModelProto:
     """``model`` with `_LOWEST` in the place of lower numbers, in a constant of its own for each sum."""
     if not any(node.op_type == "Softmax" for node in model.graph.node):
         return model
+    _put_masks_last(GraphIndex(model))
     _give_own_sums(GraphIndex(model))
     index = GraphIndex(model)
     _add_choices(index)
@@ -73,6 +74,61 @@ def make_masks_finite(model: onnx.ModelProto) -> onnx.ModelProto:
         mask = np.maximum(numpy_helper.to_array(tensor), np.float32(_LOWEST))
         node.input[list(node.input).index(tensor.name)] = index.constant(f"{node.name}/mask", mask)
     return model
+
+
+def _put_masks_last(index: GraphIndex) -> None:
+    """Constant masks are added right in front of a Softmax, after scales and other constants; a Max that bounds nothing
+    but what is masked is left out.
+    """
+    sums: dict[str, NodeProto] = {}     # result of a Softmax -> the sum that its mask becomes
+    moved = set[str]()
+    for softmax in [node for node in index.graph.node if node.op_type == "Softmax"]:
+        kept, source, factor, mask = [(softmax, 0)], softmax.input[0], 1.0, None
+        for node, place, number in _with_constants(index, source):
+            if node.op_type == "Add" and number.min(initial=0) <= _MASKED:
+                mask = node, np.maximum(number * factor, _LOWEST).astype(np.float32)
+                source = node.input[place]
+                break
+            if node.op_type != "Max":
+                kept.append((node, place))
+                factor *= {"Mul": number, "Div": 1 / number}[node.op_type].item() if node.op_type != "Add" else 1.0
+            source = node.input[place]
+        if mask is not None and (mask[0].output[0] == softmax.input[0] or mask[1].min() > _MASKED
+                                 or index.shapes.get(source) != index.shapes.get(mask[0].output[0])):
+            continue
+        for (reader, place), name in zip(kept, (*(node.output[0] for node, _ in kept[1:]), source), strict=True):
+            reader.input[place] = name
+        if mask is not None:
+            node, number = mask
+            moved.add(node.output[0])
+            name = index.name(f"{node.name or node.output[0]}/last")
+            sums[softmax.output[0]] = helper.make_node(
+                "Add", [softmax.input[0], index.constant(f"{name}/mask", number)], [name], name=name)
+            softmax.input[0] = name
+    nodes = [node for each in index.graph.node if each.output[0] not in moved
+             for node in (sums.get(each.output[0]), each) if node is not None]
+    del index.graph.node[:]
+    index.graph.node.extend(nodes)
+
+
+def _with_constants(index: GraphIndex, name: str) -> Iterator[tuple[NodeProto, int, np.ndarray]]:
+    """What makes a value that nothing else reads of another one and a constant, from its end: sums, scales above zero,
+    bounds as low as masks; with the place of that value among the inputs, and the constant.
+    """
+    while (node := index.made(name, "Add", "Mul", "Div", "Max")) is not None and index.uses(name) == 1:
+        numbers = [index.number(each) for each in node.input]
+        if len(numbers) != 2 or (numbers[0] is None) == (numbers[1] is None):
+            return
+        place = int(numbers[0] is not None)
+        number = numbers[1 - place]
+        assert number is not None
+        single = number.size == 1 and 0 < number.item() < np.inf
+        if number.dtype != np.float32 or not (node.op_type == "Add" or (
+                number.max(initial=-np.inf) <= _LOWEST if node.op_type == "Max" else
+                single and (place == 0 or node.op_type == "Mul"))):
+            return
+        yield node, place, number
+        name = node.input[place]
 
 
 def _give_own_sums(index: GraphIndex) -> None:

@@ -136,6 +136,27 @@ def test_given_and_a_result(rng: np.random.Generator) -> None:
     np.testing.assert_array_equal(found[1], expected[1])
 
 
+@pytest.mark.parametrize("steps", ["Mul", "Div", "Add", "Max", "Add Mul Max"])
+def test_steps_between_mask_and_softmax(steps: str, rng: np.random.Generator) -> None:
+    """The mask is added after them, so that they keep the range of the scores."""
+    numbers = {"Mul": np.float32(0.5), "Div": np.float32([2]), "Max": np.float32(-3.4e38),
+               "Add": rng.normal(size=(1, HEADS, TOKENS, TOKENS)).astype(np.float32)}
+    b = FloatBuilder(rng, [1, TOKENS, WIDTH], opset=17)
+    query, key, value = heads_of(b, "x")
+    lowest = np.where(np.tri(TOKENS, dtype=bool), 0, np.float32(-3.4e38)).astype(np.float32)
+    scores = b.node("Add", b.node("MatMul", query, key), b.constant(lowest))
+    for step in steps.split():
+        scores = b.node(step, scores, b.constant(numbers[step]))
+    mixed = b.node("Transpose", b.node("MatMul", b.node("Softmax", scores, axis=-1), value), perm=[0, 2, 1, 3])
+    model = b.model(b.node("MatMul", b.node("Reshape", mixed, b.constant(np.array([0, 0, WIDTH]))),
+                           b.weights(WIDTH, 12)), rank=3)
+    samples = {"x": rng.normal(size=(4, TOKENS, WIDTH)).astype(np.float32)}
+    made = quantize(model, samples, QuantizeOptions(method="minmax")).model
+    expected, found = (onnxruntime.InferenceSession(each.SerializeToString()).run(None, {"x": samples["x"][:1]})[0]
+                       for each in (model, made))
+    assert np.square(found - expected).sum() < 0.01 * np.square(expected).sum()
+
+
 @pytest.mark.parametrize("given", [False, True], ids=("constant", "input"))
 def test_masked_scores_that_are_a_result(given: bool, rng: np.random.Generator) -> None:
     """The Softmax has a sum of its own; what leaves the model is as low as it was."""
