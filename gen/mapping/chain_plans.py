@@ -9,7 +9,7 @@ from gen.mapping.pack import is_spread
 from gen.mapping.plain import ConvMapping, PlainMapping
 from gen.mapping.windows import WindowGeometry, WindowMapping
 from gen.memory.placement import Strips, WindowRows
-from gen.tiling.geometry import Geometry, SpatialTile, Split, split
+from gen.tiling.geometry import Geometry, SpatialTile, Split, part_counts, split
 from gen.tiling.schedule import Plan
 
 __all__ = ["Band", "ChainPlan", "tilings_of_chain"]
@@ -64,12 +64,9 @@ def tilings_of_chain(first: ConvMapping, windows: WindowMapping, geometry: Windo
     plain = first.plan.geometry
     if plain.output_size != geometry.input_size:    # one long row
         plain = replace(plain, input_size=geometry.input_size, output_size=geometry.input_size)
-    height, seen = geometry.output_size[0], set()
-    for count in range(1, -(-height // geometry.word_rows) + 1):
+    height = geometry.output_size[0]
+    for count in part_counts(-(-height // geometry.word_rows)):
         parts = split(height, count, geometry.word_rows)
-        if parts[0][1] in seen:
-            continue
-        seen.add(parts[0][1])
         several = [turns for turns in (2, 3) if turns < len(parts)] + [len(parts)]
         for turns, between in product(several, (False,) if last is None else (False, True)):
             plan = _plan(first, windows, last, config, plain, geometry, parts, turns, between)

@@ -1,5 +1,6 @@
 """Cycles of layers in a chain (`gen.mapping.chained`), reckoned tile by tile."""
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from cores.config import NpuConfig
@@ -49,6 +50,8 @@ class Reckoning:
         self.first, self.depthwise, self.last = first, depthwise, last
         self.plan, self.config, self.double = plan, config, double
         self.clock, self.load = _Clock(), 2.0 * LATENCY
+        #: How often each row of the first layer's output is stored.
+        self._times = Counter(row for low, count, _ in plan.rows.runs for row in range(low, low + count))
         #: Of the first layer's output tiles of a band, when each can be read.
         self.made: list[float] = []
 
@@ -79,8 +82,7 @@ class Reckoning:
         for tile in band.made:
             self.load = max(self.load, 0.0 if self.double else self.clock.array)
             self.load += plan.geometry.load_cycles(tile, plan.chunk, self.config)
-            times = sum(low <= tile.y < low + count for low, count, _ in self.plan.rows.runs)
-            self.made = self._tiles(first, plan, tile, times, self.load)
+            self.made = self._tiles(first, plan, tile, self._times[tile.y], self.load)
 
     def _tiles(self, mapping: ConvMapping, plan: Plan, tile: SpatialTile, times: int, ready: float,
                coming: Iterator[None] | None = None) -> list[float]:

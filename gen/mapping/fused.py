@@ -24,7 +24,7 @@ from gen.mapping.windows import WindowGeometry, WindowMapping, WindowWeights
 from gen.memory.placement import Strips
 from gen.memory.region import Lifetime
 from gen.options import CompileOptions
-from gen.tiling.geometry import Geometry, SpatialTile, split
+from gen.tiling.geometry import Geometry, SpatialTile, part_counts, split
 from gen.tiling.schedule import (
     BEAT_WEIGHT,
     CHUNK_CYCLES,
@@ -243,12 +243,8 @@ def _tilings(costs: _Costs) -> Iterator[tuple[WindowGeometry, _SpatialTiles, lis
     config, geometry = costs.config, costs.geometry
     height, width = geometry.output_size
     row_words = -(-width // geometry.word_columns(config))
-    seen = set()
-    for count in range(1, -(-height // geometry.word_rows) + 1):
+    for count in part_counts(-(-height // geometry.word_rows)):
         rows = split(height, count, geometry.word_rows)[0][1]
-        if rows in seen:
-            continue
-        seen.add(rows)
         words = -(-rows // geometry.word_rows) * row_words
         band = costs.pointwise.spatial_tile(0, 1, 0, rows * width, config)
         if words > config.acc_depth or costs.pointwise.words(band, config, spread=costs.all_spread) > config.acc_depth:

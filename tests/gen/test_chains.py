@@ -13,12 +13,13 @@ from gen.ir.errors import CompileError
 from gen.ir.graph import Graph
 from gen.ir.tensor import Tensor
 from gen.lowering.verify import StageError, verify_mapped
-from gen.mapping import chained
+from gen.mapping import chain_plans, chained, fused
 from gen.mapping.chained import ChainedLayers
 from gen.mapping.registry import map_graph
 from gen.mapping.trial import Trial
 from gen.memory.placement import Destination, Strips, WindowRows
 from gen.options import CompileOptions
+from gen.tiling.geometry import split
 from sim.cycles import estimate
 from tests.compiled import compile_kept
 from tests.gen.test_compiler import conv_graph, run_and_compare
@@ -194,6 +195,18 @@ def test_rules(changes, message, always):
     broken = replace(step, plan=replace(step.plan, rows=replace(step.plan.rows, **changes)))
     with pytest.raises(StageError, match=message):
         verify_mapped(replace(mapped, steps=[broken if one is step else one for one in mapped.steps]))
+
+
+@pytest.mark.parametrize("module", [chain_plans, fused])
+def test_tall_maps(module, monkeypatch):
+    """Numbers of bands are looked at that give bands of different heights, not all."""
+    counts = list[int]()
+    monkeypatch.setattr(module, "split", lambda size, parts, multiple: counts.append(parts) or split(
+        size, parts, multiple))
+    monkeypatch.setattr(chain_plans, "_plan", lambda *_: None)
+    monkeypatch.setattr(fused, "_TILE_BANDS", ())
+    map_graph(chain_graph((8, 8, 8, 8), (900, 2)), CONFIGS["256"], CompileOptions())
+    assert 20 < len(counts) < 150
 
 
 # -- time ------------------------------------------------------------------------------------------------------------
