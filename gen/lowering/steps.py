@@ -7,6 +7,7 @@ from functools import cached_property
 
 from cores.config import NpuConfig
 from gen.ir.graph import Graph
+from gen.ir.queries import count_readers
 from gen.lowering.mapped import MappedLayer, PlacedLayer
 from gen.lowering.tiles import Tiles
 from gen.memory.placement import Kept
@@ -41,6 +42,11 @@ class MappedGraph:
     steps: Sequence[Step]
     #: Tensors that lie in memory as packed bits.
     packed: frozenset[str] = frozenset()
+
+    @cached_property
+    def readers(self) -> Mapping[str, int]:
+        """How often each tensor is read, or channels of it (`count_readers`)."""
+        return count_readers(self.graph)
 
     @cached_property
     def kept(self) -> Mapping[str, Kept]:

@@ -18,8 +18,7 @@ from functools import partial
 from itertools import accumulate, groupby
 
 from cores.config import NpuConfig
-from gen.ir.graph import Conv, Graph
-from gen.ir.queries import count_readers
+from gen.ir.graph import Conv
 from gen.lowering.buffer_allocation import BufferAllocation, Chunk
 from gen.lowering.mapped import MappedLayer, PlacedLayer
 from gen.lowering.placed import in_buffer
@@ -170,7 +169,7 @@ def _compute(tiles: Tiles, placed: PlacedLayer, mapping: ConvMapping, plan: Plan
 # -- which, and how --------------------------------------------------------------------------------------------------
 
 
-def _chainable(graph: Graph, first: MappedLayer, second: MappedLayer) -> bool:
+def _chainable(mapped: MappedGraph, first: MappedLayer, second: MappedLayer) -> bool:
     """Whether the depthwise layer ``second`` alone reads what ``first`` makes, and can read it in the buffer."""
     one, other = first.layer, second.layer
     if not (isinstance(first, PlainMapping | GatherMapping) and isinstance(second, ConvMapping)):
@@ -182,10 +181,9 @@ def _chainable(graph: Graph, first: MappedLayer, second: MappedLayer) -> bool:
         return False
     if not one.repeats == one.windows == other.repeats == other.windows == (1, 1):
         return False
-    if other.weights.shape[2:] == (1, 1) or graph.tensors[one.output].part is not None:
+    if other.weights.shape[2:] == (1, 1) or mapped.graph.tensors[one.output].part is not None:
         return False
-    outputs = {tensor for tensor, _ in graph.outputs.values()}
-    return count_readers(graph)[one.output] == 1 and one.output not in outputs
+    return mapped.readers[one.output] == 1
 
 
 def chain(apart: MappedGraph, mapped: MappedGraph, options: CompileOptions) -> MappedGraph:
@@ -236,7 +234,7 @@ def chains(mapped: MappedGraph, number: int, known: Callable[..., int]) -> Itera
     if len(layers) < 2:
         return
     first, second = layers[:2]
-    if not _chainable(mapped.graph, first, second):
+    if not _chainable(mapped, first, second):
         return
     assert isinstance(first, ConvMapping) and isinstance(second, ConvMapping)
     config = mapped.config
@@ -249,7 +247,7 @@ def chains(mapped: MappedGraph, number: int, known: Callable[..., int]) -> Itera
         plan=second.plan, tiles=taps.tiles, taps=taps)
     third = layers[2] if len(layers) > 2 else None
     lasts: list[PlainMapping | None] = [None]
-    if isinstance(third, PlainMapping) and third.takes_kept and fusable(mapped.graph, second.layer, third.layer):
+    if isinstance(third, PlainMapping) and third.takes_kept and fusable(mapped.readers, second.layer, third.layer):
         lasts.append(third)
     for last in lasts:
         written = {layer.layer.output for layer in (first, second, last) if layer is not None}

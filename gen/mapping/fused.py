@@ -11,8 +11,7 @@ from functools import partial
 from itertools import pairwise
 
 from cores.config import NpuConfig
-from gen.ir.graph import Conv, Graph
-from gen.ir.queries import count_readers
+from gen.ir.graph import Conv
 from gen.lowering.mapped import MappedLayer, PlacedLayer
 from gen.lowering.placed import in_buffer
 from gen.lowering.steps import MappedGraph, Step
@@ -91,8 +90,10 @@ class FusedPlan:
         return [(made + number, end) for number, end in enumerate((*ends, blocks))]
 
 
-def fusable(graph: Graph, first: Conv, second: Conv) -> bool:
-    """Whether ``second`` is a pointwise layer that alone reads what the depthwise one before it makes."""
+def fusable(readers: Mapping[str, int], first: Conv, second: Conv) -> bool:
+    """Whether ``second`` is a pointwise layer that alone reads what the depthwise one before it makes; ``readers``: of
+    each tensor, `count_readers`.
+    """
     if not (first.depthwise and all(op.cycles == 1 for op in first.epilogue)):
         return False
     if not first.repeats == second.repeats == first.windows == second.windows == (1, 1):
@@ -103,7 +104,7 @@ def fusable(graph: Graph, first: Conv, second: Conv) -> bool:
         return False
     if second.weights.shape[2:] != (1, 1) or tuple(second.stride) != (1, 1) or any(second.pads):
         return False
-    return count_readers(graph)[first.output] == 1
+    return readers[first.output] == 1
 
 
 @dataclass(frozen=True, eq=False)
@@ -176,7 +177,7 @@ def _ways(first: MappedLayer, second: MappedLayer, mapped: MappedGraph,
           room: Callable[[Strips], int]) -> list[FusedLayers]:
     """With ``room`` beside strips for what is loaded, the ways to fuse two layers that are worth a trial."""
     if not (isinstance(first, ConvMapping) and isinstance(second, PlainMapping)
-            and second.takes_kept and fusable(mapped.graph, first.layer, second.layer)):
+            and second.takes_kept and fusable(mapped.readers, first.layer, second.layer)):
         return []
     if {first.layer.output, second.layer.output} & mapped.packed:
         return []

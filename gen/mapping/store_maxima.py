@@ -52,7 +52,7 @@ def maxima_in_stores(graph: Graph, config: NpuConfig, options: CompileOptions) -
 def _is_fused(graph: Graph, maker: Conv, config: NpuConfig, options: CompileOptions) -> bool:
     """Whether a layer may be one that reads a depthwise layer's result from the input buffer."""
     return bool(config.local_store) and options.fusion == "auto" and any(
-        layer.output == maker.input and fusable(graph, layer, maker) for layer in graph.of(Conv))
+        layer.output == maker.input and fusable(count_readers(graph), layer, maker) for layer in graph.of(Conv))
 
 
 def _pairs(graph: Graph) -> Iterator[tuple[tuple[Conv, Pool], Conv]]:

@@ -11,7 +11,9 @@ from cores.config import NpuConfig
 from gen.compiler import compile_graph
 from gen.ir.errors import CompileError
 from gen.ir.graph import Graph
+from gen.ir.queries import count_readers
 from gen.ir.tensor import Tensor
+from gen.lowering import steps
 from gen.lowering.verify import StageError, verify_mapped
 from gen.mapping import chain_plans, chained, fused
 from gen.mapping.chained import ChainedLayers
@@ -207,6 +209,13 @@ def test_tall_maps(module, monkeypatch):
     monkeypatch.setattr(fused, "_TILE_BANDS", ())
     map_graph(chain_graph((8, 8, 8, 8), (900, 2)), CONFIGS["256"], CompileOptions())
     assert 20 < len(counts) < 150
+
+
+def test_readers_are_counted_once(monkeypatch):
+    counted = list[Graph]()
+    monkeypatch.setattr(steps, "count_readers", lambda graph: counted.append(graph) or count_readers(graph))
+    map_graph(random_chains(2, count=4, max_channels=16, max_size=4), CONFIGS["32"], CompileOptions())
+    assert len(counted) == 1
 
 
 # -- time ------------------------------------------------------------------------------------------------------------
