@@ -1,7 +1,7 @@
 """Models on their way to many machines: read once, quantised once, imported once."""
 
 import hashlib
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 
@@ -33,8 +33,8 @@ class ModelFile:
 
 def read_model_file(path: Path, calibration: Calibration | None, shapes: Shapes, *, partly: bool = False
                     ) -> tuple[ModelFile, tuple[str, ...]]:
-    """A model, quantised if it is float, and remarks for people; ``partly``: one that is quantised in part, and has
-    a ``calibration``, is taken as it is, unless a complete machine computes all of it.
+    """A model, quantised if it is float, and remarks for people; ``partly``: one that is quantised in part is taken,
+    with what samples quantise of it for a complete machine, unless that computes all of it without them.
 
     Raises ExploreError for what is no model, FloatModelError, GraphError, OSError.
     """
@@ -43,8 +43,12 @@ def read_model_file(path: Path, calibration: Calibration | None, shapes: Shapes,
     if calibration is None:
         return ModelFile(str(path), read(path, shapes).proto.SerializeToString(deterministic=True)), ()
     source = calibrated(path, calibration, shapes)
-    if isinstance(source, SampledRanges) and not (partly and _is_partly_quantised(path, shapes)):
-        raise FloatModelError(f"{path}: the model is quantised already; leave out --calibrate")
+    if isinstance(source, SampledRanges):
+        if not (partly and _is_partly_quantised(path, shapes)):
+            raise FloatModelError(f"{path}: the model is quantised already; leave out --calibrate")
+        cut = partition(open_model(path, shapes=shapes), machine=Machine.complete(), compare=False,
+                        ranges=replace(source, found={}))
+        return ModelFile(str(path), cut.model.proto.SerializeToString(deterministic=True)), source.remarks
     return ModelFile(str(path), source.content), source.remarks
 
 

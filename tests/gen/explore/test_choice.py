@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from boards.registry import get_board
@@ -13,9 +14,13 @@ from gen.explore.errors import ExploreError
 from gen.explore.evaluation import Evaluation
 from gen.explore.machines import MachineProblem
 from gen.explore.meter import MachineMeter
+from gen.explore.models import ModelGraphs, read_model_file
 from gen.explore.parameters import config_of, space_of
 from gen.explore.space import Point
 from gen.hw.area import area_of
+from gen.onnx.machine import Machine
+from gen.run.calibration import Calibration, SampledRanges, calibrated
+from tests.gen.qdq import Builder
 
 DIGITS = Path(__file__).resolve().parents[3] / "examples" / "digits" / "digits_int8.onnx"
 BOARD = get_board("zu3eg")
@@ -107,6 +112,21 @@ def test_samples_of_a_quantised_model_are_refused_first(tmp_path: Path, monkeypa
     samples = str(DIGITS.with_name("digits_test.npz"))
     assert main(["compile", str(DIGITS), "--calibrate", samples, "-o", str(tmp_path / "a.npu")]) == 1
     assert "the model is quantised already; leave out --calibrate" in capsys.readouterr().err
+
+
+def test_a_model_that_samples_complete(rng: np.random.Generator, tmp_path: Path):
+    """What the first layer reads, and the last makes, is quantised by samples: units are chosen for both."""
+    b = Builder(rng)
+    y = b.node("Conv", b.input(1, 3, 9, 9, number=np.float32), b.weights(8, 3, 3, 3))
+    b.output(b.node("Sigmoid", b.node("Conv", b.requantize(y), b.weights(4, 8, 3, 3))), np.float32)
+    np.savez(tmp_path / "x.npz", x=rng.random((20, 3, 9, 9)).astype(np.float32))
+    calibration = Calibration(tmp_path / "x.npz")
+    path = b.save(tmp_path)
+    file, _ = read_model_file(path, calibration, {}, partly=True)
+    (graph,) = ModelGraphs(file).graphs(Machine.complete())
+    assert [layer.op for layer in graph.layers] == ["conv", "conv"]
+    source = calibrated(path, calibration, {})
+    assert isinstance(source, SampledRanges) and not source.found       # whoever compiles the model asks for them anew
 
 
 @pytest.mark.parametrize(("options", "message"), [
