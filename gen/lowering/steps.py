@@ -7,6 +7,7 @@ from functools import cached_property
 
 from cores.config import NpuConfig
 from gen.ir.graph import Graph
+from gen.ir.parts import wholes
 from gen.ir.queries import count_readers
 from gen.lowering.mapped import MappedLayer, PlacedLayer
 from gen.lowering.tiles import Tiles
@@ -47,6 +48,12 @@ class MappedGraph:
     def readers(self) -> Mapping[str, int]:
         """How often each tensor is read, or channels of it (`count_readers`)."""
         return count_readers(self.graph)
+
+    @cached_property
+    def shared(self) -> frozenset[str]:
+        """Tensors that are part of another one, and those that they are part of."""
+        tensors = self.graph.tensors
+        return frozenset(one for name in tensors for whole in wholes(tensors, name) for one in (name, whole))
 
     @cached_property
     def kept(self) -> Mapping[str, Kept]:

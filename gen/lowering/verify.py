@@ -4,7 +4,7 @@ from itertools import combinations
 
 from cores.config import NpuConfig
 from gen.ir.graph import unscaled
-from gen.ir.parts import Present, origin, wholes
+from gen.ir.parts import Present, origin
 from gen.lowering.mapped import MappedLayer, data_of
 from gen.lowering.placed import PlacedGraph, in_memory
 from gen.lowering.steps import MappedGraph
@@ -64,9 +64,8 @@ def _verify_kept(mapped: MappedGraph, name: str, form: Kept) -> None:
     else:
         _verify_rows(form, name, blocks, height, width, config)
     outside = {tensor for tensor, _ in (*graph.inputs.values(), *graph.outputs.values())}
-    related = any(name in wholes(graph.tensors, other) for other in graph.tensors)
-    _require(bool(config.local_store) and name not in outside | mapped.packed
-             and graph.tensors[name].part is None and not related, f"tensor {name} cannot stay in the input buffer")
+    _require(bool(config.local_store) and name not in outside | mapped.packed | mapped.shared,
+             f"tensor {name} cannot stay in the input buffer")
     for layer in (layer for step in mapped.steps for layer in step.layers):
         _require(name not in (*layer.others, *layer.layer.operands[1:]),
                  f"layer {layer.layer.name} reads {name} as side data, which is in memory")

@@ -181,7 +181,7 @@ def _chainable(mapped: MappedGraph, first: MappedLayer, second: MappedLayer) -> 
         return False
     if not one.repeats == one.windows == other.repeats == other.windows == (1, 1):
         return False
-    if other.weights.shape[2:] == (1, 1) or mapped.graph.tensors[one.output].part is not None:
+    if other.weights.shape[2:] == (1, 1) or one.output in mapped.shared:
         return False
     return mapped.readers[one.output] == 1
 
@@ -247,7 +247,8 @@ def chains(mapped: MappedGraph, number: int, known: Callable[..., int]) -> Itera
         plan=second.plan, tiles=taps.tiles, taps=taps)
     third = layers[2] if len(layers) > 2 else None
     lasts: list[PlainMapping | None] = [None]
-    if isinstance(third, PlainMapping) and third.takes_kept and fusable(mapped.readers, second.layer, third.layer):
+    if (isinstance(third, PlainMapping) and third.takes_kept and second.layer.output not in mapped.shared
+            and fusable(mapped.readers, second.layer, third.layer)):
         lasts.append(third)
     for last in lasts:
         written = {layer.layer.output for layer in (first, second, last) if layer is not None}

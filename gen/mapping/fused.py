@@ -179,7 +179,7 @@ def _ways(first: MappedLayer, second: MappedLayer, mapped: MappedGraph,
     if not (isinstance(first, ConvMapping) and isinstance(second, PlainMapping)
             and second.takes_kept and fusable(mapped.readers, first.layer, second.layer)):
         return []
-    if {first.layer.output, second.layer.output} & mapped.packed:
+    if {first.layer.output, second.layer.output} & mapped.packed or first.layer.output in mapped.shared:
         return []
     layer, config = first.layer, first.config
     geometry = WindowGeometry.fitting(layer, first.source, first.target, config)

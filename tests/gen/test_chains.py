@@ -12,7 +12,7 @@ from gen.compiler import compile_graph
 from gen.ir.errors import CompileError
 from gen.ir.graph import Graph
 from gen.ir.queries import count_readers
-from gen.ir.tensor import Tensor
+from gen.ir.tensor import Part, Tensor
 from gen.lowering import steps
 from gen.lowering.verify import StageError, verify_mapped
 from gen.mapping import chain_plans, chained, fused
@@ -172,6 +172,21 @@ def test_who_is_in_no_chain(always):
     own_taps = NpuConfig(oc_lanes=16, ic_lanes=8, nnz_lanes=4, select_fanin=2, depthwise=1, local_store=1)
     assert chains_of(graph, own_taps)
     assert not chains_of(chain_graph((16, 40, 40, 24), (14, 14), stride=2), own_taps)      # its columns lie by phases
+
+
+@pytest.mark.parametrize("name", "ab")
+@pytest.mark.parametrize("is_part", [False, True])
+def test_tensors_that_are_shared(name, is_part, always):
+    """Parts and wholes are in memory, even where nothing reads the other one."""
+    graph, config = chain_graph((16, 32, 32, 24), (14, 14)), CONFIGS["256"]
+    tensor = graph.tensors[name]
+    part, whole = (tensor, replace(tensor, name="d", shape=(64, 14, 14))) if is_part else (
+        replace(tensor, name="d", shape=(16, 14, 14)), tensor)
+    tensors = {**graph.tensors, whole.name: whole, part.name: replace(part, part=Part(whole.name, 0))}
+    for _ in range(6):
+        mapped = map_graph(replace(graph, tensors=tensors), config, CompileOptions())
+        verify_mapped(mapped)
+        assert name not in mapped.kept
 
 
 def test_blocks_without_weights(always):
