@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import onnx
 
 from gen.zoo.builder import Builder, Tensor
+from gen.zoo.resnet import residual_stages
 
 __all__ = ["NETWORKS", "TrainedNetwork"]
 
@@ -50,15 +51,7 @@ def _vgg(b: Builder, x: Tensor) -> None:
 
 def _resnet(b: Builder, x: Tensor) -> None:
     x = b.relu(b.norm(b.conv(x, _RESNET[0], 3, stride=2, name="conv1")))
-    for stage, channels in enumerate(_RESNET, start=1):
-        for block in range(2):
-            name, stride = f"l{stage}.{block}", 2 if stage > 1 and block == 0 else 1
-            y = b.relu(b.norm(b.conv(x, channels, 3, stride=stride, name=f"{name}.conv1")))
-            y = b.norm(b.conv(y, channels, 3, name=f"{name}.conv2"))
-            if stride > 1:
-                x = b.norm(b.conv(x, channels, 1, stride=stride, name=f"{name}.down"))
-            x = b.relu(b.node("Add", y, x, name=f"{name}.add"))
-    b.classify(x, _CLASSES)
+    b.classify(residual_stages(b, x, _RESNET), _CLASSES)
 
 
 def _layer(b: Builder, x: Tensor, channels: int, kernel: int, name: str, *, stride: int = 1, groups: int = 1) -> Tensor:

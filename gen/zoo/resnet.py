@@ -1,12 +1,13 @@
 """Residual networks: ResNet-18 and 50, ResNeXt-50, BiRealNet-18 with binary convolutions or ordinary ones, ReActNet-18.
 """
 
+from collections.abc import Sequence
 from functools import partial
 
 from gen.zoo.builder import Builder, Tensor
 from gen.zoo.network import Network
 
-__all__ = ["NETWORKS"]
+__all__ = ["NETWORKS", "residual_stages"]
 
 #: Of the four stages, each but the first of which halves the image.
 _CHANNELS = (64, 128, 256, 512)
@@ -16,18 +17,23 @@ def _stem(b: Builder, image: Tensor) -> Tensor:
     return b.norm(b.conv(image, 64, 7, stride=2, name="conv1"))
 
 
+def residual_stages(b: Builder, x: Tensor, channels: Sequence[int]) -> Tensor:
+    """Two blocks of two 3x3 convolutions for each stage; all but the first halve the map."""
+    for stage, outputs in enumerate(channels, start=1):
+        for block in range(2):
+            name, stride = f"l{stage}.{block}", 2 if stage > 1 and block == 0 else 1
+            y = b.relu(b.norm(b.conv(x, outputs, 3, stride=stride, name=f"{name}.conv1")))
+            y = b.norm(b.conv(y, outputs, 3, name=f"{name}.conv2"))
+            if stride > 1:
+                x = b.norm(b.conv(x, outputs, 1, stride=stride, name=f"{name}.down"))
+            x = b.relu(b.node("Add", y, x, name=f"{name}.add"))
+    return x
+
+
 def _resnet18(b: Builder, image: Tensor, classes: int) -> None:
     """He et al. (2015)."""
     x = b.max_pool(b.relu(_stem(b, image)), 3, pad=1, name="pool")
-    for stage, channels in enumerate(_CHANNELS, start=1):
-        for block in range(2):
-            name, stride = f"l{stage}.{block}", 2 if stage > 1 and block == 0 else 1
-            y = b.relu(b.norm(b.conv(x, channels, 3, stride=stride, name=f"{name}.conv1")))
-            y = b.norm(b.conv(y, channels, 3, name=f"{name}.conv2"))
-            if stride > 1:
-                x = b.norm(b.conv(x, channels, 1, stride=stride, name=f"{name}.down"))
-            x = b.relu(b.node("Add", y, x, name=f"{name}.add"))
-    b.classify(x, classes)
+    b.classify(residual_stages(b, x, _CHANNELS), classes)
 
 
 def _bottlenecks(b: Builder, image: Tensor, classes: int, *, width: int, groups: int = 1) -> None:

@@ -107,7 +107,7 @@ def test_fully_connected_layers(macs: int, purpose: str, rng: np.random.Generato
 
 @pytest.mark.parametrize("fanin", [4, 16])
 def test_sparse_fully_connected_layers(fanin: int, rng: np.random.Generator) -> None:
-    weights = rng.integers(1, 8, (1024, 1024))
+    weights = rng.integers(1, 8, (4096, 1024))      # so many that what is around the steps does not count
     weights[:, np.arange(1024) % 4 > 0] = 0
     plain = NpuConfig.preset(256, select_fanin=fanin)
     check_rate(dense(weights, pixels=1), plain, plain.index_beats, 0.75)
@@ -118,7 +118,7 @@ def check_rate(graph: Graph, plain: NpuConfig, indices: int, at_most: float) -> 
                           for config in (replace(plain, int4=1), plain))
     paces = [max(beats + indices, ComputeEngineTiming.min_step(plain))
              for beats in (plain.weight_beats // 2, plain.weight_beats)]
-    assert with_int4 / without == pytest.approx(paces[0] / paces[1], rel=0.03)
+    assert with_int4 / without == pytest.approx(paces[0] / paces[1], rel=0.02)
     assert with_int4 < at_most * without
 
 
