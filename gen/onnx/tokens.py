@@ -6,6 +6,7 @@ product has the rows of a Softmax that follows in its channels. What no node on 
 where it is little.
 """
 
+from collections.abc import Mapping
 
 from gen.onnx.functions import ELEMENTWISE
 from gen.onnx.model import Model
@@ -20,12 +21,11 @@ _ENDING = ("QuantizeLinear", "DequantizeLinear", "Reshape", "Flatten", "Transpos
 
 def tokens(model: Model) -> frozenset[str]:
     """The inputs of a model that are so, of three axes or more."""
+    dequantised = {node.outputs[0]: node.inputs[0] for node in model.nodes if node.op == "DequantizeLinear"}
     sizes: dict[str, int] = {}      # value -> that of the last axis, if it is that of the channels
     for node in reversed(model.nodes):
-        if node.op in ("LayerNormalization", "RMSNormalization"):
-            sizes[node.inputs[0]] = _size(model, node.inputs[1])
-        elif node.op == "MatMul":
-            sizes[node.inputs[0]] = _size(model, node.inputs[1])
+        if node.op in ("LayerNormalization", "RMSNormalization", "MatMul"):
+            sizes[node.inputs[0]] = _size(model, dequantised, node.inputs[1])
         elif (node.domain, node.op) in _PASSING and node.outputs[0] in sizes:
             sizes.update(dict.fromkeys(node.inputs, sizes[node.outputs[0]]))
         elif node.inputs:
@@ -55,8 +55,7 @@ def last(model: Model) -> frozenset[str]:
     return frozenset(node.name for node in model.nodes if inner.isdisjoint(node.outputs))
 
 
-def _size(model: Model, name: str) -> int:
+def _size(model: Model, dequantised: Mapping[str, str], name: str) -> int:
     """The first axis of a constant, perhaps a dequantised one; 0 of any other value."""
-    maker = next((node for node in model.nodes if name in node.outputs), None)
-    constant = model.constants.get(maker.inputs[0] if maker is not None and maker.op == "DequantizeLinear" else name)
+    constant = model.constants.get(dequantised.get(name, name))
     return 0 if constant is None or not constant.ndim else len(constant)

@@ -40,6 +40,7 @@ class ExpandedMasks(Rewriting):
     def __init__(self, index: GraphIndex) -> None:
         super().__init__(index)
         self._of_scores = _of_softmax(index.model)
+        self._weighted = _with_weights(index.graph)
         #: Mask and shape -> the mask in that shape.
         self._expanded: dict[tuple[str, tuple[int, ...]], str] = {}
 
@@ -51,7 +52,7 @@ class ExpandedMasks(Rewriting):
         place = int(first > second)
         mask, shape, whole = node.input[place], shapes[place], shapes[1 - place]
         if (len(whole) != 4 or not all(whole[1:]) or len(shape) < 3 or shape[-3] != 1 or shape[-2] == 1 or whole[1] == 1
-                or mask in self._constants or not _is_without_weights(self._makers, mask)):
+                or mask in self._constants or mask in self._weighted):
             return
         key = mask, tuple(whole[1:])
         if key not in self._expanded:
@@ -136,13 +137,13 @@ def _give_own_sums(index: GraphIndex) -> None:
 
     With one range for both, either the others would lose what is masked, or the Softmax the steps between scores.
     """
-    nodes = list[NodeProto]()
+    nodes, weighted = list[NodeProto](), _with_weights(index.graph)
     for node in index.graph.node:
         nodes.append(node)
         read = node.output[0] if node.op_type in ("Add", "Where") else ""
         rows = [reader for reader in index.readers[read] if reader.op_type == "Softmax"] if read else []
-        if not rows or len(rows) == len(index.readers[read]) and read not in index.outputs or not any(
-                name in index.constants or _is_without_weights(index.makers, name) for name in node.input):
+        if not rows or len(rows) == len(index.readers[read]) and read not in index.outputs or weighted.issuperset(
+                node.input):
             continue
         own = NodeProto()
         own.CopyFrom(node)
@@ -155,19 +156,13 @@ def _give_own_sums(index: GraphIndex) -> None:
         index.graph.node.extend(nodes)
 
 
-def _is_without_weights(makers: Mapping[str, NodeProto], name: str) -> bool:
-    """Whether no layer with weights is among what a value is made of."""
-    seen, waiting = set[str](), [name]
-    while waiting:
-        name = waiting.pop()
-        maker = makers.get(name)
-        if maker is None or name in seen:
-            continue
-        if maker.op_type in WEIGHTED:
-            return False
-        seen.add(name)
-        waiting += maker.input
-    return True
+def _with_weights(graph: onnx.GraphProto) -> set[str]:
+    """Values with a layer with weights among what they are made of."""
+    found = set[str]()
+    for node in graph.node:
+        if node.op_type in WEIGHTED or not found.isdisjoint(node.input):
+            found.update(node.output)
+    return found
 
 
 def _add_choices(index: GraphIndex) -> None:

@@ -16,6 +16,8 @@ import pytest
 
 import gen
 from cores.config import NpuConfig
+from gen.onnx.read import of_proto
+from gen.onnx.tokens import tokens
 from gen.quantize.options import QuantizeOptions
 from gen.quantize.prepare import prepare
 from gen.quantize.quantize import quantize
@@ -112,3 +114,24 @@ def test_shifts(rng: np.random.Generator) -> None:
         model = shifted(rng, blocks)
         work.append(counted(lambda model=model: prepare(model))[1])
     _require_linear(*work)
+
+
+def encoder(rng: np.random.Generator, blocks: int) -> onnx.ModelProto:
+    """Blocks of attention of one head, with one mask that the input makes, and other readers of the masked scores."""
+    b = FloatBuilder(rng, [1, 4, 8], opset=17)
+    least = b.node("Transpose", b.node("ReduceMin", "x", axes=[2]), perm=[0, 2, 1])
+    mask, y = b.node("Mul", least, b.constant(np.float32(-1e9))), "x"
+    for _ in range(blocks):
+        left, right = (b.node("MatMul", y, b.weights(8, 8)) for _ in range(2))
+        scores = b.node("Add", b.node("MatMul", left, b.node("Transpose", right, perm=[0, 2, 1])), mask)
+        y = b.node("Add", b.node("MatMul", b.node("Softmax", scores), y), b.node("MatMul", scores, y))
+        y = b.node("LayerNormalization", y, *(b.constant(make(8)) for make in (np.ones, np.zeros)))
+    return b.model(y)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.gettrace() is not None, reason="something else traces")
+def test_masks(rng: np.random.Generator) -> None:
+    """Of four times the blocks with four times the work."""
+    _require_linear(*(counted(lambda model=model: tokens(of_proto("", prepare(model))))[1]
+                      for model in (encoder(rng, 10), encoder(rng, 40))))
