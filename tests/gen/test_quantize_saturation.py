@@ -12,16 +12,28 @@ from tests.gen.float_models import FloatBuilder
 from tests.gen.quantizing import outputs_of, quantized
 
 Rng = np.random.Generator
-#: How much larger the logits of the first channel are.
+#: How large the weight of the first channel is.
 LARGER = 3000
+
+
+def drawn(rng: Rng) -> np.ndarray:
+    """Samples, 24 x 16, whose first value is so far from zero that no rounding changes its sign."""
+    x = rng.normal(size=(24, 16)).astype(np.float32)
+    x[:, 0] += np.copysign(np.float32(0.5), x[:, 0])
+    return x
+
+
+def weights_of(rng: Rng) -> np.ndarray:
+    """Of 6 channels, the first of which is certain: it is the first value of a sample, only much larger."""
+    weights = (rng.normal(size=(6, 16)) / 2).astype(np.float32)
+    weights[0] = LARGER * np.eye(1, 16)
+    return weights
 
 
 def network(rng: Rng, end: str) -> onnx.ModelProto:
     """Logits of 6 channels, the first of which is certain, and how a model goes on with them."""
     b = FloatBuilder(rng, [1, 16])
-    weights = (rng.normal(size=(6, 16)) / 2).astype(np.float32)
-    weights[0] *= LARGER
-    logits = b.node("Gemm", "x", b.constant(weights), name="logits", transB=1)
+    logits = b.node("Gemm", "x", b.constant(weights_of(rng)), name="logits", transB=1)
     match end:
         case "Sigmoid" | "Tanh":
             y = b.node(end, logits)
@@ -47,7 +59,7 @@ def scale_of_logits(found: Quantized) -> float:
 @pytest.mark.parametrize("method", ["minmax", "mse"])
 @pytest.mark.parametrize("end, reach, decibels", [("Sigmoid", 16, 35), ("moved", 16, 35), ("Tanh", 8, 25)])
 def test_what_is_beyond_needs_no_steps(end: str, reach: float, decibels: float, method: str, rng: Rng) -> None:
-    x = rng.normal(size=(24, 16)).astype(np.float32)
+    x = drawn(rng)
     found = quantized(network(rng, end), x, method=method)
     assert scale_of_logits(found) == pytest.approx(reach / 255)
     wanted, made = outputs_of(found.reference, x), outputs_of(found.model, x)
@@ -58,14 +70,14 @@ def test_what_is_beyond_needs_no_steps(end: str, reach: float, decibels: float, 
 
 @pytest.mark.parametrize("end", ["SiLU", "output"])
 def test_what_else_reads_them_needs_all(end: str, rng: Rng) -> None:
-    x = rng.normal(size=(24, 16)).astype(np.float32)
+    x = drawn(rng)
     found = quantized(network(rng, end), x, method="minmax")
     assert scale_of_logits(found) > LARGER / 255
 
 
 def test_small_ones_stay_as_they_are(rng: Rng) -> None:
     """A limit is none for samples that do not reach it."""
-    x = rng.normal(size=(24, 16)).astype(np.float32) / 1e5
+    x = drawn(rng) / 1e5
     found = quantized(network(rng, "Sigmoid"), x, method="minmax")
     assert 0 < scale_of_logits(found) < 1 / 255
 
@@ -82,12 +94,11 @@ def test_a_value_that_is_moved_first_and_then_read(rng: Rng) -> None:
 def test_summands_reach_as_far_as_the_other_brings_them_back(rng: Rng) -> None:
     """As the gates of an LSTM are sums: of what is certain a summand needs no steps, if the other cannot change it."""
     b = FloatBuilder(rng, [1, 16])
-    weights = [(rng.normal(size=(6, 16)) / 2).astype(np.float32) for _ in range(2)]
-    weights[0][0] *= LARGER
+    weights = weights_of(rng), (rng.normal(size=(6, 16)) / 2).astype(np.float32)
     first, second = (b.node("Gemm", "x", b.constant(array), name=name, transB=1)
                      for name, array in zip(("logits", "other"), weights, strict=True))
     y = b.node("Sigmoid", b.node("Add", first, second, name="sum"))
-    x = rng.normal(size=(24, 16)).astype(np.float32)
+    x = drawn(rng)
     found = quantized(b.model(y), x, method="minmax")
     assert scale_of_logits(found) < 60 / 255
     wanted, made = outputs_of(found.reference, x), outputs_of(found.model, x)
