@@ -5,7 +5,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
-from onnxruntime.quantization.quant_utils import compute_scale_zp
+from onnxruntime.quantization.quant_utils import compute_scale_zp, get_qmin_qmax_for_qType
 
 from gen.onnx.index import GraphIndex
 from gen.onnx.runtime import OnnxruntimeError, RuntimeModel, float_outputs
@@ -161,15 +161,17 @@ class Trial:
 
 
 def _grid(ends: tuple[float, float], symmetric: bool) -> tuple[float, int]:
-    """The scale and zero point of a range."""
+    """The scale and zero point of a range, as onnxruntime's quantiser gives them."""
     low, high = (np.array(end, np.float32) for end in ends)
-    point, scale = compute_scale_zp(low, high, np.array(-128, np.int8), np.array(127, np.int8), symmetric)
+    point, scale = compute_scale_zp(low, high, *get_qmin_qmax_for_qType(TensorProto.INT8, symmetric=symmetric),
+                                    symmetric)
     return float(scale), int(point)
 
 
 def _steps(scale: float, point: int, bits: int) -> tuple[np.ndarray, ...]:
+    """Values for the ``_PARTS``. Finer steps reach as far as what is rounded to the first and the last of 8 bits."""
     finer = 1 << (bits - _BITS)
-    numbers = scale / finer, (-128 - point) * finer, (127 - point) * finer + finer - 1
+    numbers = scale / finer, (-128 - point) * finer - finer // 2, (127 - point) * finer + (finer - 1) // 2
     return tuple(np.array(number, np.float32) for number in numbers)
 
 
