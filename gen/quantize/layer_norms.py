@@ -4,7 +4,8 @@ without these operators.
 The form is (x - mean) / sqrt(mean of squares + epsilon), with x in place of the difference for an RMSNormalization, and
 a Mul and an Add of constants after it. It is over the last axis, or over the channels of a map; the latter are moved to
 the last axis in front of it, and back after it. The squares are those of the difference, or those of x less the mean's.
-Keras writes the end as x * factor + (bias - mean * factor).
+Keras writes the end as x * factor + (bias - mean * factor). JAX divides sums by their number, without the axis, which
+the results get back later, and repeats them to the shape of x.
 """
 
 from collections.abc import Iterator
@@ -24,6 +25,7 @@ __all__ = ["find_layer_norms"]
 #: The first opset that has it.
 _OPSET = 17
 _X = value("x")
+_ARRANGING = ("Reshape", "Unsqueeze", "Expand")
 
 
 def _all(number: float) -> Pattern:
@@ -32,7 +34,13 @@ def _all(number: float) -> Pattern:
 
 
 def _mean(of: Pattern, label: str) -> Pattern:
-    return op("ReduceMean", of, label=label)
+    return _arranged(op("ReduceMean", of, label=label))
+
+
+def _arranged(number: Pattern) -> Pattern:
+    """What each row has one of, perhaps with the axis of the row once more, and repeated along it."""
+    kept = any_of(number, op("Reshape Unsqueeze", number))
+    return any_of(kept, op("Expand", kept))
 
 
 def _square(of: Pattern) -> Pattern:
@@ -42,7 +50,9 @@ def _square(of: Pattern) -> Pattern:
 def _factor(variance: Pattern, label: str = "") -> Pattern:
     """One over the root of a variance, which is guarded; TensorFlow multiplies that with the scale first."""
     plain = _inverse_root(variance, label)
-    return any_of(plain, op("Mul", _inverse_root(variance), constant("scale"), label=label))
+    scaled = op("Mul", _arranged(_inverse_root(variance)), constant("scale"), label=label)
+    return any_of(_arranged(plain), scaled, op("Div", constant("scale"), _arranged(op("Sqrt", _guarded(variance))),
+                                               label=label))
 
 
 def _inverse_root(variance: Pattern, label: str = "") -> Pattern:
@@ -52,12 +62,12 @@ def _inverse_root(variance: Pattern, label: str = "") -> Pattern:
 
 
 def _guarded(variance: Pattern) -> Pattern:
-    not_negative = any_of(variance, op("Relu", variance), op("Max", variance, _all(0)))
+    not_negative = _arranged(any_of(variance, op("Relu", variance), op("Max", variance, _all(0))))
     return op("Add", not_negative, constant("epsilon", lambda array: array.size == 1))
 
 
 def _divided(above: Pattern, variance: Pattern) -> Pattern:
-    return any_of(op("Div", above, op("Sqrt", _guarded(variance))), op("Mul", above, _factor(variance)))
+    return any_of(op("Div", above, _arranged(op("Sqrt", _guarded(variance)))), op("Mul", above, _factor(variance)))
 
 
 _SQUARES = _mean(_square(_X), "squares")
@@ -65,8 +75,10 @@ _VARIANCE = any_of(_mean(_square(op("Sub", _X, _mean(_X, "mean"), label="less"))
                    op("Sub", _SQUARES, _square(_mean(_X, "mean"))))
 #: How it is written, and whether the mean is subtracted.
 _FORMS = ((_divided(op("Sub", _X, _mean(_X, "other")), _VARIANCE), True), (_divided(_X, _SQUARES), False))
+_SHIFT = op("Mul", value("factor"), _mean(_X, "other"))
+_LESS = any_of(op("Mul", value("factor"), op("Neg", _mean(_X, "other"))), op("Neg", _SHIFT))
 _JOINED = op("Add", op("Mul", _X, _factor(_VARIANCE, "factor"), alone=True),
-             op("Sub", constant("bias"), op("Mul", value("factor"), _mean(_X, "other"))))
+             any_of(op("Sub", constant("bias"), _SHIFT), op("Add", _LESS, constant("bias")), _LESS))
 
 
 def find_layer_norms(model: onnx.ModelProto) -> onnx.ModelProto:
@@ -125,7 +137,8 @@ class _Steps(Rewriting):
         for pattern, centred in ((_JOINED, True),) if node.op_type == "Add" else _FORMS:
             for found in pattern(self._index, node.output[0], {}):
                 axis = self._axis(found)
-                if axis and (made := self._norm(node, found, axis, centred=centred)) is not None:
+                if axis and self._is_arranged(node, found["x"], axis) and (
+                        made := self._norm(node, found, axis, centred=centred)) is not None:
                     return made
         return None
 
@@ -157,15 +170,37 @@ class _Steps(Rewriting):
         return result, _Norm(found["x"], axis == len(shape) - 1, float(epsilon.item()),
                              tuple(numbers.values())[:1 + centred])
 
+    def _is_arranged(self, node: NodeProto, source: str, axis: int) -> bool:
+        """Whether all that is arranged between ``source`` and a result is for the row that it is of."""
+        shape = self._shapes[source]
+        forms = shape, [1 if place == axis else size for place, size in enumerate(shape)]
+        seen, waiting = {source}, [node.output[0]]
+        while waiting:
+            name = waiting.pop()
+            maker = self._makers.get(name)
+            if name in seen or maker is None:
+                continue
+            seen.add(name)
+            if maker.op_type in _ARRANGING:
+                if self._shapes.get(name) not in forms:
+                    return False
+                waiting.append(maker.input[0])
+                continue
+            operands = [each for each in maker.input if self._number(each) is None]
+            waiting += operands
+            # A row's number without the axis would meet other rows.
+            if len({len(self._shapes.get(each, shape)) for each in operands}) > 1:
+                return False
+        return True
+
     def _axis(self, found: Found) -> int:
-        """The one axis that all means are over and keep, the last or that of the channels; 0 for any other."""
+        """The one axis that all means are over, the last or that of the channels; 0 for any other."""
         axes, rank = set(), len(shape := self._shapes.get(found["x"], []))
         for name in (found[label] for label in ("mean", "other", "squares") if label in found):
             attributes = self._attributes(mean := self._makers[name])
             numbers = attributes.get("axes", [])
             if len(mean.input) > 1 and (array := self._number(mean.input[1])) is not None:
                 numbers = array.reshape(-1).tolist()
-            one = len(numbers) == 1 and rank and attributes.get("keepdims", 1)
-            axes.add(int(numbers[0]) % rank if one else 0)
+            axes.add(int(numbers[0]) % rank if len(numbers) == 1 and rank else 0)
         axis = axes.pop()
         return axis if not axes and axis in (1, rank - 1) and shape[axis] else 0

@@ -34,6 +34,7 @@ from gen.quantize.layer_norms import find_layer_norms
 from gen.quantize.linear_attention import LinearAttention
 from gen.quantize.masks import ExpandedMasks, make_masks_finite
 from gen.quantize.maxima import Maxima
+from gen.quantize.means import Means
 from gen.quantize.norms import PixelNorms
 from gen.quantize.operators import Operators
 from gen.quantize.opsets import converted, opset_of
@@ -100,7 +101,7 @@ def prepare(model: onnx.ModelProto, whole: Collection[str] = ()) -> onnx.ModelPr
         # onnxruntime makes nodes of its definition of it, with sizes to be computed.
         model = rewritten(model, PixelNorms)
     # onnxruntime moves Transposes into the steps of a normalisation.
-    model = drop_casts(_optimised(find_layer_norms(_spread(model, whole))))
+    model = drop_casts(_optimised(find_layer_norms(rewritten(_spread(model, whole), Means))))
     # Some of it once more, as there are more constants now.
     model = find_layer_norms(make_masks_finite(rewritten(drop_unused(model), SumsApart, HeadMatrices, SharedFactors)))
     model = rewritten(model, PixelNorms, LinearAttention, Quotients, Maxima, ExpandedMasks, RepeatedOperands,

@@ -159,3 +159,56 @@ def test_roots_of_other_values(under: str, rng: np.random.Generator) -> None:
     made, x = prepare(model), rng.normal(size=(1, SIDE, CHANNELS)).astype(np.float32)
     assert "LayerNormalization" in {node.op_type for node in made.graph.node}
     np.testing.assert_allclose(outputs_of(made, x), outputs_of(model, x), rtol=0, atol=1e-4)
+
+
+@pytest.mark.parametrize("form", ["jax", "repeated", "keras"])
+@pytest.mark.parametrize("opset", [13, 18])
+def test_sums_that_are_divided(form: str, opset: int, rng: np.random.Generator) -> None:
+    """Means as JAX writes them, without the axis or repeated along it, and Keras's negative mean."""
+    b = FloatBuilder(rng, [1, 6, CHANNELS], opset=opset)
+    x, one = b.node("MatMul", "x", b.weights(CHANNELS, CHANNELS)), form == "jax"
+
+    def mean(value: str) -> str:
+        total = b.node("ReduceSum", value, b.constant(np.array([2])), keepdims=0 if one else 1)
+        return b.node(*(("Div", total, b.constant(np.float32(CHANNELS))) if one else (
+            "Mul", b.constant(np.float32(1 / CHANNELS)), total)))
+
+    def spread(value: str) -> str:
+        return b.node("Reshape", value, b.constant(np.array([1, 6, 1]))) if one else b.node(
+            "Expand", value, b.constant(np.array([1, 6, CHANNELS]))) if form == "repeated" else value
+
+    middle = mean(x)
+    variance = b.node("Max", b.constant(np.float32(0)), b.node(
+        "Sub", mean(b.node("Mul", x, x)), b.node("Mul", middle, middle)))
+    variance = b.node("Add", spread(variance) if one else variance, b.constant(np.float32(1e-6)))
+    root, scale = b.node("Sqrt", variance), b.constant(rng.uniform(0.5, 2, (1, 1, CHANNELS)))
+    factor = b.node("Mul", b.node("Div", b.constant(np.float32(1)), root), scale) if one else b.node(
+        "Mul", spread(b.node("Reciprocal", root)), scale)
+    bias = b.constant(rng.normal(size=CHANNELS))
+    y = b.node("Add", b.node("Mul", factor, x), b.node("Add", b.node("Mul", b.node("Neg", middle), factor), bias)) \
+        if form == "keras" else b.node("Add", b.node("Mul", b.node("Sub", x, spread(middle)), factor), bias)
+    model = b.model(b.node("MatMul", y, b.weights(CHANNELS, 4)))
+    made = prepare(model)
+    assert [node.op_type for node in made.graph.node] == ["MatMul", "LayerNormalization", "MatMul"]
+    inputs = rng.normal(size=(1, 6, CHANNELS)).astype(np.float32)
+    np.testing.assert_allclose(outputs_of(made, inputs), outputs_of(model, inputs), rtol=0, atol=1e-4)
+
+
+@pytest.mark.parametrize("wrong", ["count", "axis"])
+def test_other_sums_stay(wrong: str, rng: np.random.Generator) -> None:
+    """A sum divided by another number is no mean; numbers of rows that meet channels are those of other values."""
+    b = FloatBuilder(rng, [1, 6, 6])
+    x = b.node("MatMul", "x", b.weights(6, 6))
+
+    def mean(value: str) -> str:
+        total = b.node("ReduceSum", value, b.constant(np.array([2])), keepdims=int(wrong == "count"))
+        return b.node("Div", total, b.constant(np.float32(5 if wrong == "count" else 6)))
+
+    less = b.node("Sub", x, mean(x))
+    variance = b.node("Add", mean(b.node("Mul", less, less)), b.constant(np.float32(1e-6)))
+    y = b.node("Div", less, b.node("Sqrt", variance))
+    model = b.model(b.node("MatMul", y, b.weights(6, 4)))
+    made = prepare(model)
+    assert "LayerNormalization" not in {node.op_type for node in made.graph.node}
+    inputs = rng.normal(size=(1, 6, 6)).astype(np.float32)
+    np.testing.assert_allclose(outputs_of(made, inputs), outputs_of(model, inputs), rtol=0, atol=1e-4)
