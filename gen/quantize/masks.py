@@ -78,36 +78,51 @@ def make_masks_finite(model: onnx.ModelProto) -> onnx.ModelProto:
 
 
 def _put_masks_last(index: GraphIndex) -> None:
-    """Constant masks are added right in front of a Softmax, after scales and other constants; a Max that bounds nothing
-    but what is masked is left out.
+    """Masks are added right in front of a Softmax, after scales and other constants: constant ones, and those that
+    inputs make; a Max that bounds nothing but what is masked is left out.
     """
-    sums: dict[str, NodeProto] = {}     # result of a Softmax -> the sum that its mask becomes
+    weighted = _with_weights(index.graph)
+    sums: dict[str, list[NodeProto]] = {}   # result of a Softmax -> the sum that its mask becomes, and what that reads
+    scaled: dict[tuple[str, float], str] = {}
     moved = set[str]()
     for softmax in [node for node in index.graph.node if node.op_type == "Softmax"]:
-        kept, source, factor, mask = [(softmax, 0)], softmax.input[0], 1.0, None
+        kept, source, factor, mask = [(softmax, 0)], softmax.input[0], 1.0, ""
         for node, place, number in _with_constants(index, source):
             if node.op_type == "Add" and number.min(initial=0) <= _MASKED:
-                mask = node, np.maximum(number * factor, _LOWEST).astype(np.float32)
-                source = node.input[place]
+                mask = node.input[1 - place]
                 break
             if node.op_type != "Max":
                 kept.append((node, place))
                 factor *= {"Mul": number, "Div": 1 / number}[node.op_type].item() if node.op_type != "Add" else 1.0
             source = node.input[place]
-        if mask is not None and (mask[0].output[0] == softmax.input[0] or mask[1].min() > _MASKED
-                                 or index.shapes.get(source) != index.shapes.get(mask[0].output[0])):
-            continue
+        total = index.made(source, "Add") if index.uses(source) == 1 else None
+        if total is not None and not mask:
+            mask = next((name for name in total.input if name not in weighted and index.number(name) is None), "")
+        if total is not None and mask:
+            source = total.input[int(total.input[0] == mask)]
+            fixed = index.number(mask)
+            lowest = _MASKED if fixed is None else np.maximum(fixed * factor, _LOWEST).min()
+            if (total.output[0] == softmax.input[0] or lowest > _MASKED or fixed is None and source not in weighted
+                    or index.shapes.get(source) != index.shapes.get(total.output[0])):
+                continue
         for (reader, place), name in zip(kept, (*(node.output[0] for node, _ in kept[1:]), source), strict=True):
             reader.input[place] = name
-        if mask is not None:
-            node, number = mask
-            moved.add(node.output[0])
-            name = index.name(f"{node.name or node.output[0]}/last")
-            sums[softmax.output[0]] = helper.make_node(
-                "Add", [softmax.input[0], index.constant(f"{name}/mask", number)], [name], name=name)
+        if total is not None and mask:
+            moved.add(total.output[0])
+            made = sums[softmax.output[0]] = list[NodeProto]()
+            name = index.name(f"{total.name or total.output[0]}/last")
+            if fixed is not None:
+                mask = index.constant(f"{name}/mask", np.maximum(fixed * factor, _LOWEST).astype(np.float32))
+            elif factor != 1.0:
+                if (mask, factor) not in scaled:
+                    own = scaled[mask, factor] = index.name(f"{name}/scaled")
+                    times = index.constant(f"{name}/factor", np.array(factor, np.float32))
+                    made.append(helper.make_node("Mul", [mask, times], [own], name=own))
+                mask = scaled[mask, factor]
+            made.append(helper.make_node("Add", [softmax.input[0], mask], [name], name=name))
             softmax.input[0] = name
     nodes = [node for each in index.graph.node if each.output[0] not in moved
-             for node in (sums.get(each.output[0]), each) if node is not None]
+             for node in (*sums.get(each.output[0], ()), each)]
     del index.graph.node[:]
     index.graph.node.extend(nodes)
 

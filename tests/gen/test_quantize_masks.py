@@ -157,6 +157,31 @@ def test_steps_between_mask_and_softmax(steps: str, rng: np.random.Generator) ->
     assert np.square(found - expected).sum() < 0.01 * np.square(expected).sum()
 
 
+@pytest.mark.parametrize("steps", ["Mul", "Add", "Mul Add"])
+def test_steps_after_a_given_mask(steps: str, rng: np.random.Generator) -> None:
+    """Of scores that keep their steps, in two layers that share the mask."""
+    b = FloatBuilder(rng, [1, TOKENS, WIDTH], opset=17)
+    mask, y = b.node("Mul", "mask", b.constant(np.float32(-1e4))), "x"
+    for _ in range(2):
+        query, key, value = heads_of(b, y)
+        scores = b.node("Add", b.node("MatMul", query, key), mask)
+        for step in steps.split():
+            number = np.float32(SIZE**-0.5) if step == "Mul" else rng.normal(size=(1, HEADS, TOKENS, TOKENS))
+            scores = b.node(step, scores, b.constant(number))
+        mixed = b.node("Transpose", b.node("MatMul", b.node("Softmax", scores, axis=-1), value), perm=[0, 2, 1, 3])
+        y = b.node("Reshape", mixed, b.constant(np.array([0, 0, WIDTH])))
+    values = [onnx.helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, shape) for name, shape in (
+        ("x", [1, TOKENS, WIDTH]), ("mask", [1, 1, 1, TOKENS]), (y, [1, TOKENS, WIDTH]))]
+    graph = onnx.helper.make_graph(b.nodes, "masked", values[:2], values[2:], b.constants)
+    model = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 17)], ir_version=8)
+    samples = {"x": rng.normal(size=(4, TOKENS, WIDTH)).astype(np.float32),
+               "mask": np.broadcast_to(np.float32([0] * 6 + [1] * 3), (4, 1, 1, TOKENS))}
+    made = quantize(model, samples, QuantizeOptions(method="minmax")).model
+    expected, found = ([onnxruntime.InferenceSession(each.SerializeToString()).run(None, {
+        name: array[:1] for name, array in samples.items()})[0] for each in (model, made)])
+    assert ((found - expected)**2).sum() < 0.01 * (expected**2).sum()
+
+
 @pytest.mark.parametrize("given", [False, True], ids=("constant", "input"))
 def test_masked_scores_that_are_a_result(given: bool, rng: np.random.Generator) -> None:
     """The Softmax has a sum of its own; what leaves the model is as low as it was."""
