@@ -1,16 +1,19 @@
 """QuantizeLinear and DequantizeLinear where a plan has them, by `onnxruntime.quantization`."""
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from typing import Any
+from unittest import mock
 
 import numpy as np
 import onnx
-from onnx import NodeProto, helper, numpy_helper
-from onnxruntime.quantization import QuantType
+from onnx import NodeProto, TensorProto, helper, numpy_helper
+from onnxruntime.quantization import QuantType, base_quantizer, qdq_quantizer
 from onnxruntime.quantization.calibrate import TensorData
 from onnxruntime.quantization.onnx_model import ONNXModel
 from onnxruntime.quantization.qdq_quantizer import QDQQuantizer
-from onnxruntime.quantization.quant_utils import add_infer_metadata
+from onnxruntime.quantization.quant_utils import add_infer_metadata, find_by_name
 
 from gen.onnx.names import unique
 from gen.quantize.fit import fit_ranges, fit_weights
@@ -49,6 +52,18 @@ def insert(model: onnx.ModelProto, plan: Plan, ranges: Mapping[str, tuple[float,
         op_types_to_quantize=[], extra_options={
             "ActivationSymmetric": options.symmetric, "TensorQuantOverrides": overrides})
     _Readers(quantizer.model).install()
+    with _initializers_by_name(quantizer.model):
+        _quantise(quantizer, plan, options)
+    quantizer.model.topological_sort()
+    quantized: onnx.ModelProto = quantizer.model.model
+    del quantized.graph.output[:]
+    quantized.graph.output.extend(outputs)
+    _give_zero_a_sign(quantized)
+    return quantized
+
+
+def _quantise(quantizer: QDQQuantizer, plan: Plan, options: QuantizeOptions) -> None:
+    """Tell a quantiser what to quantise, and have it do that."""
     for name in plan.tensors:
         quantizer.quantize_activation_tensor(name)
     for name, (source, node) in plan.like.items():
@@ -63,12 +78,42 @@ def insert(model: onnx.ModelProto, plan: Plan, ranges: Mapping[str, tuple[float,
         if layer.bias:
             quantizer.quantize_bias_tensor(layer.node, layer.bias, layer.source, layer.weights)
     quantizer.quantize_model()
-    quantizer.model.topological_sort()
-    quantized: onnx.ModelProto = quantizer.model.model
-    del quantized.graph.output[:]
-    quantized.graph.output.extend(outputs)
-    _give_zero_a_sign(quantized)
-    return quantized
+
+
+@contextmanager
+def _initializers_by_name(model: ONNXModel) -> Iterator[None]:
+    """While a quantiser works on a model, which adds initializers and takes some away: it goes through all of them for
+    each of them otherwise.
+    """
+    listed = model.graph().initializer
+    tensors: dict[str, TensorProto] = {}
+    noted = 0
+
+    def get(name: str) -> TensorProto | None:
+        nonlocal noted
+        for tensor in listed[noted:]:
+            tensors.setdefault(tensor.name, tensor)
+        noted = len(listed)
+        return tensors.get(name)
+
+    def add(tensor: TensorProto) -> None:
+        if get(tensor.name) is None:
+            listed.append(tensor)
+
+    def find(name: str, among: Iterable[Any]) -> Any:
+        return get(name) if among is listed else find_by_name(name, among)
+
+    model.initializer, model.initializer_extend = lambda: listed, listed.extend
+    model.get_initializer, model.add_initializer = get, add
+    model.remove_initializer = lambda tensor: tensors.pop(tensor.name, None)
+    with ExitStack() as stack:
+        for module in (base_quantizer, qdq_quantizer):
+            stack.enter_context(mock.patch.object(module, "find_by_name", find))
+        yield
+    get("")
+    left = [tensor for tensor in listed if tensor.name in tensors]
+    del listed[:]
+    listed.extend(left)
 
 
 class _Readers:

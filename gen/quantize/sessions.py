@@ -63,7 +63,7 @@ def part_of(model: onnx.ModelProto, names: Sequence[str], known: Collection[str]
              for value in (*model.graph.output, *model.graph.input)}
     needed, nodes = set(names), []
     for node in reversed(model.graph.node):
-        if not (needed - set(known)).isdisjoint(node.output):
+        if any(name in needed and name not in known for name in node.output):
             nodes.append(node)
             needed.update(node.input)
     inputs = [helper.make_tensor_value_info(name, types.get(name, TensorProto.FLOAT), None)

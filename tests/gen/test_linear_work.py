@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import onnx
+import onnxruntime.quantization
 import pytest
 
 import gen
@@ -26,7 +27,8 @@ from gen.run.workload import Workload
 from tests.gen.float_models import FloatBuilder
 
 #: There is what deals with a model as a whole.
-_ROOMS = tuple(str(Path(gen.__file__).with_name(room)) for room in ("onnx", "partition", "passes", "quantize", "run"))
+_ROOMS = (*(str(Path(gen.__file__).with_name(room)) for room in ("onnx", "partition", "passes", "quantize", "run")),
+          str(Path(onnxruntime.quantization.__file__).parent))
 #: Fewer lines than these say nothing.
 _FEW = 200
 NODES = (10, 40)
