@@ -24,6 +24,8 @@ class Chunks:
         self._config, self._tensors = config, tensors
         self._emitter, self._stores, self._weights = emitter, stores, weights
         self.ring = BufferRing(config.input_depth)
+        #: Of tensors that stay in the buffer as a whole, from one step to another.
+        self.rooms: dict[str, BufferAllocation] = {}
 
     def load(self, layer: PlacedLayer, geometry: Geometry, spatial: SpatialTile, blocks: range,
              work: Sequence[ReductionSlice] = (), room: tuple[BufferAllocation, int] | None = None) -> Chunk:

@@ -173,18 +173,19 @@ def _lifetimes(mapped: MappedGraph) -> dict[str, Lifetime]:
 
 
 def _loading(mapped: MappedGraph) -> list[int]:
-    """Steps that load what they compute on, or some of it."""
+    """Steps that load what they compute on, or some of it, or come after all loads before them."""
     return [number for number, step in enumerate(mapped.steps)
-            if any(layer.input not in mapped.kept for layer in step.layers)]
+            if step.follows_loads or any(layer.input not in mapped.kept for layer in step.layers)]
 
 
 def in_buffer(mapped: MappedGraph) -> InputBuffer:
     """The input buffer with the tensors that stay there: each from the last step before that loads, as what nobody
-    computes on may still be on its way.
+    computes on may still be on its way; or from that on in front of which its padding is loaded.
     """
     times, loading = _lifetimes(mapped) if mapped.kept else {}, _loading(mapped)
+    first = {name: max(0, times[name].first - step.ahead) for step in mapped.steps for name in step.kept}
     return InputBuffer(mapped.config.input_depth, {
-        name: (strips, replace(times[name], first=max(n for n in (0, *loading) if n <= times[name].first)))
+        name: (strips, replace(times[name], first=max(n for n in (0, *loading) if n <= first[name])))
         for name, strips in mapped.kept.items()})
 
 

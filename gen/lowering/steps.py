@@ -29,6 +29,16 @@ class Step(ABC):
         """Of what its layers write, the tensors that stay in the input buffer until they are read."""
         return {}
 
+    @property
+    def ahead(self) -> int:
+        """How many steps before it the places of what it keeps in the input buffer are free."""
+        return 0
+
+    @property
+    def follows_loads(self) -> bool:
+        """Whether its first COMPUTE comes after all loads of the steps before it, though it may have none itself."""
+        return False
+
     @abstractmethod
     def emit(self, tiles: Tiles, placed: Sequence[PlacedLayer]) -> None:
         """Emit the instructions of `layers`, which are ``placed`` in the same order."""

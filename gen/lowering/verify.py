@@ -108,10 +108,15 @@ def _in_one(form: Kept, spatial: SpatialTile, width: int) -> bool:
 
 
 def _reads_strips(layer: MappedLayer, strips: Strips) -> bool:
-    """Whether each spatial tile of a layer is a strip as it lies in the buffer."""
+    """Whether each spatial tile of a layer is a strip as it lies in the buffer, or part of the only one."""
     lengths, geometry = dict(zip(strips.starts, strips.pitches, strict=True)), layer.plan.geometry
+
+    def pitch(pixel: int) -> int | None:
+        alone = len(strips.starts) == 1 and pixel % strips.banks == 0
+        return strips.pitches[0] if alone else lengths.get(pixel)
+
     return layer.takes_kept and geometry.load_stride == 1 and all(
-        lengths.get(data_of(geometry, spatial)[0]) == spatial.entries and spatial.load_beats == spatial.data_cols
+        pitch(data_of(geometry, spatial)[0]) == spatial.entries and spatial.load_beats == spatial.data_cols
         for spatial in layer.plan.spatial_tiles)
 
 

@@ -30,7 +30,7 @@ from gen.mapping.fused import fusable
 from gen.mapping.gather import GatherMapping
 from gen.mapping.plain import ConvMapping, PlainMapping
 from gen.mapping.trial import Trial
-from gen.mapping.windows import WindowGeometry, WindowMapping, WindowWeights
+from gen.mapping.windows import WindowGeometry, WindowMapping, in_windows
 from gen.memory.placement import Kept, RowsPlacement
 from gen.memory.region import Lifetime
 from gen.options import CompileOptions
@@ -238,13 +238,11 @@ def chains(mapped: MappedGraph, number: int, known: Callable[..., int]) -> Itera
         return
     assert isinstance(first, ConvMapping) and isinstance(second, ConvMapping)
     config = mapped.config
-    geometry = WindowGeometry.fitting(second.layer, second.source, second.target, config)
-    if geometry is None or geometry.phases > 1:
+    windows = in_windows(second)
+    if windows is None:
         return
-    taps = WindowWeights(second.layer, geometry, config)
-    windows = WindowMapping(
-        layer=second.layer, source=second.source, target=second.target, config=config, requantize=second.requantize,
-        plan=second.plan, tiles=taps.tiles, taps=taps)
+    geometry = windows.plan.geometry
+    assert isinstance(geometry, WindowGeometry)
     third = layers[2] if len(layers) > 2 else None
     lasts: list[PlainMapping | None] = [None]
     if (isinstance(third, PlainMapping) and third.takes_kept and second.layer.output not in mapped.shared

@@ -24,6 +24,7 @@ from gen.mapping.pool import PoolMapping
 from gen.mapping.row_passes import RowMapping
 from gen.mapping.stochastic import StochasticMapping
 from gen.mapping.turn import TurnMapping
+from gen.mapping.whole import keep_whole
 from gen.mapping.windows import WindowMapping
 from gen.mapping.winograd.mapping import WinogradMapping
 from gen.options import CompileOptions
@@ -80,7 +81,7 @@ def map_graph(graph: Graph, config: NpuConfig, options: CompileOptions) -> Mappe
     if unfit:
         raise UnfitError(unfit)
     mapped = MappedGraph(graph, config, [Single(layer) for layer in layers], binary.packed)
-    return chain(mapped, fuse(mapped, options), options)
+    return keep_whole(mapped, chain(mapped, fuse(mapped, options), options), options)
 
 
 def _chosen(context: LayerContext[Layer], known: dict[Hashable, Mapping]) -> Mapping:

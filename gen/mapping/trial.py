@@ -1,15 +1,19 @@
 """Cycles of a few steps by themselves, by the time model: what a choice between two ways of making them goes by."""
 
 import math
+from bisect import bisect_right
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import accumulate
 
+from cores.arch.instruction import Instruction
+from cores.arch.isa import Queue
 from gen.ir.graph import Graph
 from gen.ir.parts import origin
 from gen.lowering.lower import lower
 from gen.lowering.placed import PlacedGraph
 from gen.lowering.steps import MappedGraph, Step
-from sim.cycles import cycles_below
+from sim.cycles import cycles_below, estimate_instructions
 
 __all__ = ["Trial"]
 
@@ -32,17 +36,36 @@ class Trial:
             self.known[likeness] = cycles, found is not None
         return min(cycles, limit)
 
+    def ends(self, steps: Sequence[Step]) -> list[int]:
+        """When the last COMPUTE of each step is done; of steps that `cycles` knows fewer cycles of than infinitely
+        many.
+        """
+        lowered = self._lower(steps)
+        assert lowered is not None
+        instructions, owners = lowered
+        last = estimate_instructions(self.mapped.config, instructions).last[Queue.COMPUTE - 1]
+        ends = list(accumulate(len(step.layers) for step in steps))
+        found = [0] * len(steps)
+        for owner, time in zip(owners, last.tolist(), strict=True):
+            if owner >= 0:
+                place = bisect_right(ends, owner)
+                found[place] = max(found[place], time)
+        return found
+
     def _try(self, steps: Sequence[Step], limit: float) -> float | None:
+        lowered = self._lower(steps)
+        return math.inf if lowered is None else cycles_below(limit, self.mapped.config, lowered[0])
+
+    def _lower(self, steps: Sequence[Step]) -> tuple[list[Instruction], list[int]] | None:
         graph, layers = self.mapped.graph, [layer for step in steps for layer in step.layers]
         made = {layer.layer.output for layer in layers}
         read = [name for layer in layers for name in (*layer.operands, *layer.others)]
         inputs = {name: (name, ()) for name in dict.fromkeys(read) if name not in made}
         part = replace(self.mapped, graph=replace(graph, inputs=inputs, outputs={}), steps=steps)
         try:
-            instructions, _ = lower(PlacedGraph.of(part, keep_all=True, contents=False))
+            return lower(PlacedGraph.of(part, keep_all=True, contents=False))
         except ValueError:      # a field does not fit its bits
-            return math.inf
-        return cycles_below(limit, self.mapped.config, instructions)
+            return None
 
 
 def _likeness(steps: Sequence[Step], graph: Graph) -> Hashable:

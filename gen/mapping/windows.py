@@ -37,7 +37,7 @@ from gen.tiling.schedule import (
 )
 from gen.tiling.weights import PARAMETER_BEATS, PackedWeights, ReductionSlice, TileSlices
 
-__all__ = ["WindowGeometry", "WindowMapping", "WindowWeights"]
+__all__ = ["WindowGeometry", "WindowMapping", "WindowWeights", "in_windows"]
 
 #: What a tile's own cycles weigh: until its first tile is done a layer in windows and the next one keep different parts
 #: of the machine busy one after the other.
@@ -282,6 +282,20 @@ class WindowMapping(ConvMapping):
                         chunk.place.last_reader = tiles.last_compute
                         tile.end()
                         yield
+
+
+def in_windows(mapping: ConvMapping) -> WindowMapping | None:
+    """A depthwise layer in windows of rows that lie in the input buffer as they are; its tiling is still open. None if
+    it cannot be.
+    """
+    layer, config = mapping.layer, mapping.config
+    geometry = WindowGeometry.fitting(layer, mapping.source, mapping.target, config)
+    if geometry is None or geometry.phases > 1:
+        return None
+    taps = WindowWeights(layer, geometry, config)
+    return WindowMapping(
+        layer=layer, source=mapping.source, target=mapping.target, config=config, requantize=mapping.requantize,
+        plan=replace(mapping.plan, geometry=geometry), tiles=taps.tiles, taps=taps)
 
 
 # -- cost ------------------------------------------------------------------------------------------------------------

@@ -48,7 +48,7 @@ def chain(rng: Rng, *channels: int, size: tuple[int, int] = (6, 7), pooled: int 
 
 def keeping(graph: Graph, config: NpuConfig, *names: str, parts: int = 1) -> MappedGraph:
     """The mapped graph, each layer in ``parts`` spatial tiles, these tensors in the input buffer: a strip for each."""
-    mapped = map_graph(graph, config, CompileOptions())
+    mapped = map_graph(graph, config, CompileOptions(fusion="off"))
     steps = []
     for (layer,) in (step.layers for step in mapped.steps):
         channels, height, width = layer.target.shape

@@ -17,6 +17,7 @@ from sim.rtl import Bus, RtlMachine, run_program
 from tests.compiled import compile_random
 from tests.gen.test_chains import chain_always
 from tests.gen.test_kept_tensors import chain, compiled
+from tests.gen.test_whole import whole_always
 from tests.random_layers import random_chains, random_pairs
 
 from .local_programs import copy_program
@@ -92,6 +93,19 @@ def test_whole_tensors_stay(machine, seed):
     graph = chain(np.random.default_rng(seed), 20, 30, 30, 24, 17, size=(6, 14), pooled=2)
     program = compiled(graph, machine.config, "t1", "t2", "t3", parts=3)
     check_on_rtl(machine, program, graph, seed)
+
+
+def test_random_whole_tensors(machine, seed, monkeypatch):
+    """With padding that is loaded in advance, and layers without any loads but those of weights."""
+    whole_always(monkeypatch, random.Random(seed))
+    found = 0
+    for number in range(12):
+        program, graph = compile_random(machine.config, seed + number, max_size=16, make=random_chains)
+        found += [layer.mode for layer in program.layers].count("fused")
+        check_on_rtl(machine, program, graph, seed + number, reused=True)
+        ideal = check_on_rtl(machine, program, graph, seed + number, bus=Bus(), reused=True)
+        assert abs(estimate(machine.config, program.code).cycles - ideal.cycles) <= max(0.005 * ideal.cycles, 12)
+    assert found > 8
 
 
 @pytest.mark.full

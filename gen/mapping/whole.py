@@ -1,0 +1,379 @@
+"""Layers one after the other that hand on whole tensors in the input buffer (docs/datapath.md, Whole tensors).
+
+Small maps take a layer less time than it takes the first of them to be stored, loaded and padded. Where such a tensor
+stays in the buffer, the next layer begins when its first output tile has been stored there, and loads weights alone.
+A depthwise layer in windows finds rows with padding around them (`WindowRows`), a pointwise layer one long row
+(`Strips`), or rows if that is how it hands on its own result.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import accumulate, pairwise
+
+from cores.arch.isa import Queue
+from cores.config import NpuConfig
+from gen.ir.graph import Conv
+from gen.lowering.buffer_allocation import BufferAllocation, Chunk
+from gen.lowering.mapped import MappedLayer, PlacedLayer
+from gen.lowering.placed import in_buffer
+from gen.lowering.steps import MappedGraph, Step
+from gen.lowering.tiles import Tiles
+from gen.mapping.gather import GatherMapping
+from gen.mapping.pack import is_spread
+from gen.mapping.plain import ConvMapping, PlainMapping
+from gen.mapping.trial import Trial
+from gen.mapping.windows import WindowGeometry, WindowMapping, in_windows
+from gen.memory.placement import Kept, RowsPlacement, Strips, WindowRows
+from gen.memory.region import Lifetime
+from gen.options import CompileOptions
+from gen.tiling.geometry import MAX_BLOCKS, SpatialTile, part_counts, split
+from gen.tiling.schedule import Plan
+
+__all__ = ["WholeLayer", "keep_whole"]
+
+#: Layers hand on tensors whole if they take this share of their cycles at most: what is around them can change by the
+#: rest.
+_GAIN = 0.98
+
+
+#: Ways that are tried out.
+_CANDIDATES = 3
+#: Tiles are tried that take this part of an accumulator bank.
+_SHARES = (1, 2, 4)
+
+
+@dataclass(frozen=True, eq=False)
+class WholeLayer(Step):
+    """A layer that finds its input in the input buffer, or leaves its result there, or both."""
+
+    mapping: ConvMapping
+    #: The form of its input, if that is there.
+    source: Kept | None
+    #: The form of its result, if that stays there, and the layer that reads it.
+    target: Kept | None
+    reader: ConvMapping | None
+    #: The reader and the layer that reads its result, if that stays there, too: its padding is loaded in advance.
+    beyond: tuple[ConvMapping, ConvMapping] | None = None
+    ahead: int = 0
+
+    @property
+    def layers(self) -> tuple[MappedLayer, ...]:
+        return (self.mapping,)
+
+    @property
+    def kept(self) -> Mapping[str, Kept]:
+        return {} if self.target is None else {self.mapping.layer.output: self.target}
+
+    @property
+    def follows_loads(self) -> bool:
+        return True
+
+    @cached_property
+    def plan(self) -> tuple[object, ...]:
+        """What its cycles depend on beside its mapping."""
+        return self.source, self.target, self.ahead, self.beyond is None
+
+    def emit(self, tiles: Tiles, placed: Sequence[PlacedLayer]) -> None:
+        rooms, output = tiles.chunks.rooms, self.mapping.layer.output
+        if self.target is not None and output not in rooms:
+            assert self.reader is not None
+            _take(tiles, placed[0], output, self.reader)
+        if self.source is None:
+            # Its own loads wait for stores, as a rule.
+            self._prepare(tiles, placed[0])
+            self.mapping.emit(tiles, placed[0])
+        else:
+            self._compute(tiles, placed[0], rooms.pop(self.mapping.input))
+            self._prepare(tiles, placed[0])
+
+    def _prepare(self, tiles: Tiles, placed: PlacedLayer) -> None:
+        if self.beyond is not None:
+            layer, reader = self.beyond
+            _take(tiles, placed, layer.layer.output, reader)
+
+    def _compute(self, tiles: Tiles, placed: PlacedLayer, room: BufferAllocation) -> None:
+        mapping, plan, config = self.mapping, self.mapping.plan, tiles.config
+        # After all loads so far, so that what it stores comes after them, too (`Step.follows_loads`).
+        loaded = tiles.emitter.count(Queue.LOAD) - 1
+        windows = isinstance(mapping, WindowMapping)
+        sets = list(zip(mapping.output_blocks(1 if windows else config.oc_groups), mapping.tiles, strict=True))
+        for spatial in plan.spatial_tiles:
+            at = BufferAllocation(room.base + spatial.x // config.banks, room.size)
+            chunk = Chunk(range(1 if windows else mapping.input_blocks), at, loaded)
+            for number, (blocks, slices) in enumerate(sets):
+                tile = tiles.begin(placed, plan.geometry, spatial, blocks,
+                                   spread=plan.spread and number == len(sets) - 1)
+                # The first one follows what is stored, as it comes.
+                parts = chunk.blocks[::config.oc_groups if number == 0 else len(chunk.blocks)]
+                for low, high in pairwise((*parts, chunk.blocks.stop)):
+                    for reduction in slices if windows else tiles.weights.cut(plan.geometry, slices, range(low, high)):
+                        tile.compute(reduction, chunk, row=spatial.y * plan.geometry.stride[0])
+                tile.end()
+        room.last_reader = tiles.last_compute
+
+
+def _take(tiles: Tiles, placed: PlacedLayer, name: str, reader: ConvMapping) -> None:
+    """Take the room of a tensor, and load what lies around its rows."""
+    at = tiles.tensors[name]
+    assert at.space == "buffer"
+    form = at.rows if isinstance(at, RowsPlacement) else at.strips
+    room, freed = tiles.chunks.ring.take_at(at.offset, form.entries)
+    tiles.chunks.rooms[name] = room
+    if not isinstance(at, RowsPlacement):
+        return
+    first, last = reader.plan.spatial_tiles[0], reader.plan.spatial_tiles[-1]
+    top, end = first.pad_top, first.pad_top + at.rows.height
+    columns = range(at.rows.left + at.rows.width + first.pad_right)
+    around = PlacedLayer(placed.number, reader, 0, 0)
+    right = columns[at.rows.left + at.rows.width:]
+    for rows, part in ((range(top, end), columns[:at.rows.left]), (range(top, end), right), (range(top), columns),
+                       (range(end, end + last.pad_bottom), columns)):
+        if rows and part:
+            tiles.chunks.pad(around, at, rows, part, freed)
+
+
+# -- which, and how --------------------------------------------------------------------------------------------------
+
+
+def keep_whole(apart: MappedGraph, mapped: MappedGraph, options: CompileOptions) -> MappedGraph:
+    """``mapped`` with tensors that stay in the input buffer as a whole where that is faster, by the time model;
+    ``apart``: each layer by itself.
+    """
+    if not mapped.config.local_store or (options.depthwise, options.fusion) != ("auto", "auto"):
+        return mapped
+    singles, trial = [step.layers[0] for step in apart.steps], Trial(apart)
+    steps, number = list(mapped.steps), 0
+    while number < len(steps):
+        # Steps from this one on whose tensors may all stay.
+        first = sum(len(step.layers) for step in steps[:number])
+        end, last = first + len(steps[number].layers), number + 1
+        while last < len(steps) and all(_stays(apart, singles, place) for place in range(
+                end - 1, end + len(steps[last].layers) - 1)):
+            end, last = end + len(steps[last].layers), last + 1
+        if not all(_stays(apart, singles, place) for place in range(first, first + len(steps[number].layers) - 1)):
+            number += 1
+            continue
+        made = _best_part(trial, singles[first:end], steps, range(number, last)) if end - first > 1 else None
+        if made is None:
+            number = last
+            continue
+        places, whole = made
+        steps[places.start:places.stop] = whole
+        number = places.start + len(whole)
+    return replace(mapped, steps=steps)
+
+
+def _best_part(trial: Trial, layers: Sequence[MappedLayer], steps: Sequence[Step],
+               places: range) -> tuple[range, list[Step]] | None:
+    """Of the ``steps`` at ``places``, which have these ``layers``, those that had better hand on their tensors whole,
+    and what they become.
+    """
+    config = trial.mapped.config
+    before, behind = _around(steps, places)
+    bounds = list(accumulate((len(step.layers) for step in steps[places.start:places.stop]), initial=0))
+    now = [0, *trial.ends([*before, *steps[places.start:places.stop], *behind])][len(before):][:len(bounds)]
+    ways = list[tuple[float, int, int, int]]()
+    for share in _SHARES:
+        words = config.acc_depth // share
+        whole = whole_steps(config, layers, words, early=False)
+        if whole is not None and _fits(trial.mapped, [*before, *whole, *behind]):
+            ends = [0, *trial.ends([*before, *whole, *behind])][len(before):]
+            ways += [(now[e] - now[s] - ends[bounds[e]] + ends[bounds[s]], s, e, words)
+                     for s in range(len(bounds)) for e in range(s + 1, len(bounds)) if bounds[e] - bounds[s] > 1]
+    for _, low, high, words in sorted(ways, reverse=True)[:_CANDIDATES]:
+        start, stop = places.start + low, places.start + high
+        before, behind = _around(steps, range(start, stop))
+        forms = (whole_steps(config, layers[bounds[low]:bounds[high]], words, early=early) for early in (True, False))
+        joined = next((form for form in forms if form and _fits(trial.mapped, [*steps[:start], *form, *steps[stop:]])),
+                      None)
+        if joined is None:
+            continue
+        limit = trial.cycles([*before, *steps[start:stop], *behind])
+        limit -= (1 - _GAIN) * trial.cycles(steps[start:stop])
+        if trial.cycles([*before, *joined, *behind], limit) < limit:
+            return range(start, stop), joined
+    return None
+
+
+def _around(steps: Sequence[Step], places: range) -> tuple[Sequence[Step], Sequence[Step]]:
+    """The steps before and after those at ``places``, if they load what they compute on."""
+    before = [step for step in steps[max(0, places.start - 1):places.start]
+              if not isinstance(step, WholeLayer) or step.source is None]
+    return before, steps[places.stop:places.stop + 1]
+
+
+def _fits(mapped: MappedGraph, steps: Sequence[Step]) -> bool:
+    """Whether there is room for all that stays in the input buffer beside what is loaded meanwhile."""
+    whole = replace(mapped, steps=steps)
+    buffer, kept = in_buffer(whole), whole.kept
+    return all(buffer.room(Lifetime(number, number)) >= max(
+        (0, *(_needs(layer, mapped.config) for layer in step.layers if layer.input not in kept)))
+        for number, step in enumerate(steps))
+
+
+def _needs(layer: MappedLayer, config: NpuConfig) -> int:
+    """Entries of a layer's input that must be there at the same time; all of the buffer if that is not known."""
+    if not isinstance(layer, ConvMapping):
+        return config.input_depth
+    plan = layer.plan
+    return max(tile.entries for tile in plan.spatial_tiles) * (layer.input_blocks if plan.held else plan.chunk)
+
+
+def _stays(mapped: MappedGraph, layers: Sequence[MappedLayer], number: int) -> bool:
+    """Whether the layer after ``number`` alone reads its result, and both can do without memory for it."""
+    one, other = layers[number:number + 2]
+    name, layer = one.layer.output, other.layer
+    if not (isinstance(one, PlainMapping | GatherMapping | WindowMapping) and isinstance(layer, Conv)):
+        return False
+    if layer.input != name or layer.operands != (name,) or name in (*layer.others, *mapped.packed):
+        return False
+    if one.layer.repeats != (1, 1) or one.layer.windows != (1, 1) or name in mapped.shared:
+        return False
+    if mapped.readers[name] != 1 or layer.repeats != (1, 1) or layer.windows != (1, 1):
+        return False
+    # Three of them are there at the same time.
+    found = _laid(mapped.config, other, None, mapped.config.acc_depth, kept=True)
+    return found is not None and found[1] is not None and found[1].entries <= mapped.config.input_depth // 3
+
+
+def whole_steps(config: NpuConfig, layers: Sequence[MappedLayer], words: int, *,
+                early: bool = True) -> list[Step] | None:
+    """Layers one after the other, each of which finds the result of the one before in the input buffer; None where that
+    cannot be. ``words``: those of an accumulator bank that a tile takes at most; ``early``: the places of the first two
+    tensors are free before the first step, so that its loads do not wait behind those of padding.
+    """
+    made = list[tuple[ConvMapping, Kept | None]]()      # from the last on, and the form of the input
+    form: Kept | None = None
+    for number in reversed(range(len(layers))):
+        found = _laid(config, layers[number], form, words, kept=number > 0)
+        if found is None:
+            return None
+        made.append(found)
+        form = found[1]
+    made.reverse()
+    steps = list[Step]()
+    for number, (mapping, source) in enumerate(made):
+        target, reader = (made[number + 1][1], made[number + 1][0]) if number + 1 < len(made) else (None, None)
+        beyond = None
+        if number + 2 < len(made) and isinstance(made[number + 2][1], WindowRows):
+            beyond = made[number + 1][0], made[number + 2][0]
+        steps.append(WholeLayer(mapping, source, target, reader, beyond, min(number, 1) + (early and number < 2)))
+    return steps
+
+
+def _laid(config: NpuConfig, layer: MappedLayer, target: Kept | None, words: int, *,
+          kept: bool) -> tuple[ConvMapping, Kept | None] | None:
+    """A layer whose result has the form ``target``, and the form of its input, None unless that is ``kept``."""
+    if not isinstance(layer, ConvMapping):
+        return None
+    conv = layer.layer
+    if not kept:
+        return _loading(config, layer, target, words)
+    if conv.depthwise:
+        windows = in_windows(layer)
+        return None if windows is None else _in_rows(config, windows, target, words)
+    if not (isinstance(layer, PlainMapping) and layer.takes_kept and layer.plan.geometry.kernel == (1, 1)
+            and layer.plan.geometry.stride == (1, 1) and not any(conv.pads) and layer.input_blocks <= MAX_BLOCKS):
+        return None
+    mapping = _pointwise(config, layer, words, in_rows=isinstance(target, WindowRows))
+    if mapping is None:
+        return None
+    (_, height, width), blocks = layer.source.shape, layer.input_blocks
+    if isinstance(target, WindowRows):
+        pitch = mapping.plan.spatial_tiles[0].row_pitch
+        return _relaid(mapping, pitch, height), WindowRows(
+            blocks, height, width, 0, pitch, height, ((0, height, 0),), config.banks)
+    strips = Strips(blocks, (0,), height * width, 1, config.banks)
+    return _relaid(mapping, strips.pitches[0], 1), strips
+
+
+def _suit(config: NpuConfig, layer: MappedLayer, tiles: Sequence[SpatialTile], target: Kept | None) -> bool:
+    """Whether results of these spatial tiles can be stored in the form ``target``."""
+    width = layer.target.shape[2]
+    if isinstance(target, WindowRows):
+        return all(tile.cols == width for tile in tiles)
+    return target is None or all(
+        (tile.rows == 1 or tile.cols == width) and (tile.y * width + tile.x) % config.banks == 0 for tile in tiles)
+
+
+def _relaid(mapping: ConvMapping, pitch: int, rows: int) -> ConvMapping:
+    tiles = tuple(replace(tile, row_pitch=pitch, buffer_rows=rows) for tile in mapping.plan.spatial_tiles)
+    return replace(mapping, plan=replace(mapping.plan, spatial_tiles=tiles))
+
+
+def _pointwise(config: NpuConfig, layer: PlainMapping, words: int, *, in_rows: bool) -> PlainMapping | None:
+    """A pointwise layer in few spatial tiles: rows of the map, or parts of one long row."""
+    geometry, (_, height, width) = layer.plan.geometry, layer.source.shape
+    if in_rows:
+        geometry = replace(geometry, input_size=(height, width), output_size=(height, width))
+    units, columns = geometry.output_size
+    spread = is_spread(layer.layer, len(layer.tiles) - 1, config) and columns > config.pixel_lanes
+    alone = spread and len(layer.tiles) == 1
+    for count in part_counts(units if in_rows else -(-columns // config.banks)):
+        tiles = tuple(geometry.spatial_tile(start, size, 0, columns, config) if in_rows
+                      else geometry.spatial_tile(0, 1, start, size, config)
+                      for start, size in split(units if in_rows else columns, count, 1 if in_rows else config.banks))
+        if all(geometry.fits(tile, config) and geometry.words(tile, config, spread=alone) <= words
+               for tile in tiles):
+            return replace(layer, plan=Plan(geometry, tiles, layer.input_blocks, True, spread, 0, 0))
+    return None
+
+
+def _in_rows(config: NpuConfig, windows: WindowMapping, target: Kept | None,
+             words: int) -> tuple[WindowMapping, WindowRows] | None:
+    """A depthwise layer that reads whole rows in the input buffer, and their form."""
+    geometry = windows.plan.geometry
+    assert isinstance(geometry, WindowGeometry)
+    (height, width), (out_height, out_width) = geometry.input_size, geometry.output_size
+    left = geometry.pads[1]
+    for count in part_counts(-(-out_height // geometry.word_rows)):
+        tiles = [geometry.spatial_tile(y, rows, 0, out_width, config)
+                 for y, rows in split(out_height, count, geometry.word_rows)]
+        if tiles[-1].row + tiles[-1].data_rows < height or any(not tile.data_rows for tile in tiles):
+            return None
+        depth = max(tiles[0].pad_top + height + tiles[-1].pad_bottom,
+                    *(tile.y * geometry.stride[0] + tile.buffer_rows for tile in tiles))
+        pitch = max(tiles[0].row_pitch, -(-(left + width) // config.banks))
+        laid = tuple(replace(tile, row_pitch=pitch, buffer_rows=depth) for tile in tiles)
+        if all(geometry.fits(tile, config) and geometry.words(tile, config) <= words
+               for tile in laid) and _suit(config, windows, laid, target):
+            rows = WindowRows(len(windows.tiles), height, width, left, pitch, depth,
+                              ((0, height, tiles[0].pad_top),), config.banks)
+            form = replace(geometry, band_words=config.acc_depth)
+            plan = Plan(form, laid, len(windows.tiles), False, False, 0, 0)
+            return replace(windows, plan=plan), rows
+    return None
+
+
+def _loading(config: NpuConfig, layer: ConvMapping, target: Kept | None, words: int) -> tuple[ConvMapping, None] | None:
+    """A layer that loads its input, in tiles that suit the form of its result."""
+    plan, height = layer.plan, layer.target.shape[1]
+    if _suit(config, layer, layer.spatial_tiles, target):
+        return layer, None
+    if isinstance(layer, WindowMapping):
+        return _loading_windows(config, layer, target, words)
+    if not (isinstance(layer, PlainMapping) and plan.geometry.output_size[0] == 1 < height):
+        return None
+    mapping = _pointwise(config, layer, words, in_rows=True)
+    if mapping is None:
+        return None
+    chunk = min(layer.input_blocks, plan.chunk)
+    entries = max(tile.entries for tile in mapping.plan.spatial_tiles) * layer.input_blocks
+    held = len(layer.tiles) > 1 and 2 * entries <= config.input_depth
+    return replace(mapping, plan=replace(mapping.plan, chunk=chunk, held=held)), None
+
+
+def _loading_windows(config: NpuConfig, layer: WindowMapping, target: Kept | None,
+                     words: int) -> tuple[ConvMapping, None] | None:
+    """Of whole rows, a few blocks at a time."""
+    geometry, most = layer.plan.geometry, config.input_depth // 3
+    height, width = geometry.output_size
+    for count in part_counts(-(-height // geometry.word_rows)):
+        tiles = tuple(geometry.spatial_tile(y, rows, 0, width, config)
+                      for y, rows in split(height, count, geometry.word_rows))
+        if all(geometry.fits(tile, config) and geometry.words(tile, config) <= words and tile.entries <= most
+               for tile in tiles) and _suit(config, layer, tiles, target):
+            chunk = max(1, min(layer.plan.chunk, most // max(tile.entries for tile in tiles)))
+            return replace(layer, plan=replace(layer.plan, spatial_tiles=tiles, chunk=chunk)), None
+    return None
