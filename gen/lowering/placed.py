@@ -183,7 +183,7 @@ def in_buffer(mapped: MappedGraph) -> InputBuffer:
     computes on may still be on its way; or from that on in front of which its padding is loaded.
     """
     times, loading = _lifetimes(mapped) if mapped.kept else {}, _loading(mapped)
-    first = {name: max(0, times[name].first - step.ahead) for step in mapped.steps for name in step.kept}
+    first = {name: max(0, times[name].first - step.ahead.get(name, 0)) for step in mapped.steps for name in step.kept}
     return InputBuffer(mapped.config.input_depth, {
         name: (strips, replace(times[name], first=max(n for n in (0, *loading) if n <= first[name])))
         for name, strips in mapped.kept.items()})

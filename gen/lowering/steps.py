@@ -30,9 +30,9 @@ class Step(ABC):
         return {}
 
     @property
-    def ahead(self) -> int:
-        """How many steps before it the places of what it keeps in the input buffer are free."""
-        return 0
+    def ahead(self) -> Mapping[str, int]:
+        """How many steps before it the places are free of some of what it keeps in the input buffer."""
+        return {}
 
     @property
     def follows_loads(self) -> bool:

@@ -9,7 +9,7 @@ from gen.ir.tensor import broadcasts
 from gen.lowering.buffer_allocation import TensorWrites
 from gen.lowering.emitter import Emitter
 from gen.lowering.mapped import MappedLayer, PlacedLayer, TensorSlice
-from gen.memory.placement import Destination, Place, Placement
+from gen.memory.placement import Destination, Place, Placement, RowsPlacement
 from gen.tiling.geometry import SpatialTile
 from gen.tiling.weights import PARAMETER_BEATS
 
@@ -127,9 +127,12 @@ class Stores:
         # Values of a column that come one after the other: a repeated one, or those of a window's rows.
         turns = mapped.layer.repeats[1] * windows[0]
         place = self._tensors[mapped.layer.output]
+        rows, cols = spatial.rows // windows[0], spatial.cols * turns
+        if isinstance(place, RowsPlacement):    # a tile that is one long row is whole rows, too
+            rows, cols = rows * cols // place.rows.width, place.rows.width
         emitter.set(
-            Opcode.STORE_SET, rows=spatial.rows // windows[0], cols=spatial.cols * turns,
-            row_pitch=to.row_pitch if spatial.rows > windows[0] else 0, block_pitch=to.block_pitch,
+            Opcode.STORE_SET, rows=rows, cols=cols, row_pitch=to.row_pitch if rows > 1 else 0,
+            block_pitch=to.block_pitch,
             local=int(place.space == "buffer"), bank=to.bank, **tile.words)
         self._set_chain(tile)
         # A pooled STORE runs beside its POOL; any other begins when its sums are final.

@@ -11,7 +11,7 @@ from gen.lowering.steps import MappedGraph
 from gen.memory.placement import ALIGNMENT, Kept, Strips, WindowRows
 from gen.tiling.geometry import SpatialTile
 
-__all__ = ["StageError", "verify_mapped", "verify_placed"]
+__all__ = ["StageError", "rows_of", "verify_mapped", "verify_placed"]
 
 
 class StageError(AssertionError):
@@ -71,7 +71,7 @@ def _verify_kept(mapped: MappedGraph, name: str, form: Kept) -> None:
                  f"layer {layer.layer.name} reads {name} as side data, which is in memory")
         if layer.layer.output == name:
             _require(layer.layer.repeats == layer.layer.windows == (1, 1) and all(
-                _in_one(form, spatial, width) and (spatial.rows == 1 or spatial.cols == width)
+                _in_one(form, layer, spatial) and (spatial.rows == 1 or spatial.cols == width)
                 for spatial in layer.spatial_tiles),
                 f"the tiles of layer {layer.layer.name} are no parts of the {form.parts} of {name}")
         if layer.input == name:
@@ -94,14 +94,28 @@ def _verify_rows(form: WindowRows, name: str, blocks: int, height: int, width: i
              f"the rows of {name} in the input buffer are not those of its {blocks} blocks of {height}x{width} pixels")
 
 
-def _in_one(form: Kept, spatial: SpatialTile, width: int) -> bool:
+def rows_of(layer: MappedLayer, spatial: SpatialTile) -> range | None:
+    """The rows of the output that a spatial tile is; None if it is no whole rows, or cannot be stored row by row."""
+    width, geometry = layer.target.shape[2], layer.plan.geometry
+    if (spatial.x, spatial.cols) == (0, width):
+        return range(spatial.y, spatial.y + spatial.rows)
+    count, rest = divmod(spatial.cols, width)
+    if geometry.output_size[0] > 1 or not count or rest or spatial.x % width:
+        return None
+    # Of one long row each row begins with a word.
+    columns = max(geometry.word_columns(layer.config, spread=spread) for spread in (False, layer.plan.spread))
+    return range(spatial.x // width, spatial.x // width + count) if count == 1 or width % columns == 0 else None
+
+
+def _in_one(form: Kept, layer: MappedLayer, spatial: SpatialTile) -> bool:
     """Whether a tile's pixels are in one strip, and begin where an entry does; or its rows, all of them, wherever the
     first one is.
     """
+    width = layer.target.shape[2]
     if isinstance(form, WindowRows):
-        return spatial.cols == width and all(
-            spatial.y + spatial.rows <= first + count
-            for first, count, _ in form.runs if first <= spatial.y < first + count)
+        rows = rows_of(layer, spatial)
+        return rows is not None and all(rows.stop <= first + count for first, count, _ in form.runs
+                                        if first <= rows.start < first + count)
     pixel, count, ends = spatial.y * width + spatial.x, spatial.rows * spatial.cols, (*form.starts[1:], form.pixels)
     return any(start <= pixel and pixel + count <= end and (pixel - start) % form.banks == 0
                for start, end in zip(form.starts, ends, strict=True))

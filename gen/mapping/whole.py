@@ -19,6 +19,7 @@ from gen.lowering.mapped import MappedLayer, PlacedLayer
 from gen.lowering.placed import in_buffer
 from gen.lowering.steps import MappedGraph, Step
 from gen.lowering.tiles import Tiles
+from gen.lowering.verify import rows_of
 from gen.mapping.gather import GatherMapping
 from gen.mapping.pack import is_spread
 from gen.mapping.plain import ConvMapping, PlainMapping
@@ -55,7 +56,8 @@ class WholeLayer(Step):
     reader: ConvMapping | None
     #: The reader and the layer that reads its result, if that stays there, too: its padding is loaded in advance.
     beyond: tuple[ConvMapping, ConvMapping] | None = None
-    ahead: int = 0
+    #: How many steps before it the place of its result is free.
+    lead: int = 0
 
     @property
     def layers(self) -> tuple[MappedLayer, ...]:
@@ -66,13 +68,17 @@ class WholeLayer(Step):
         return {} if self.target is None else {self.mapping.layer.output: self.target}
 
     @property
+    def ahead(self) -> Mapping[str, int]:
+        return dict.fromkeys(self.kept, self.lead)
+
+    @property
     def follows_loads(self) -> bool:
         return True
 
     @cached_property
     def plan(self) -> tuple[object, ...]:
         """What its cycles depend on beside its mapping."""
-        return self.source, self.target, self.ahead, self.beyond is None
+        return self.source, self.target, self.lead, self.beyond is None
 
     def emit(self, tiles: Tiles, placed: Sequence[PlacedLayer]) -> None:
         rooms, output = tiles.chunks.rooms, self.mapping.layer.output
@@ -81,16 +87,11 @@ class WholeLayer(Step):
             _take(tiles, placed[0], output, self.reader)
         if self.source is None:
             # Its own loads wait for stores, as a rule.
-            self._prepare(tiles, placed[0])
+            _prepare(tiles, placed[0], self.beyond)
             self.mapping.emit(tiles, placed[0])
         else:
             self._compute(tiles, placed[0], rooms.pop(self.mapping.input))
-            self._prepare(tiles, placed[0])
-
-    def _prepare(self, tiles: Tiles, placed: PlacedLayer) -> None:
-        if self.beyond is not None:
-            layer, reader = self.beyond
-            _take(tiles, placed, layer.layer.output, reader)
+            _prepare(tiles, placed[0], self.beyond)
 
     def _compute(self, tiles: Tiles, placed: PlacedLayer, room: BufferAllocation) -> None:
         mapping, plan, config = self.mapping, self.mapping.plan, tiles.config
@@ -111,6 +112,46 @@ class WholeLayer(Step):
                         tile.compute(reduction, chunk, row=spatial.y * plan.geometry.stride[0])
                 tile.end()
         room.last_reader = tiles.last_compute
+
+
+@dataclass(frozen=True, eq=False)
+class WholeAfter(Step):
+    """Layers that are a step together, and leave the last one's result in the input buffer; as of `WholeLayer`."""
+
+    step: Step
+    target: Kept
+    reader: ConvMapping
+    beyond: tuple[ConvMapping, ConvMapping] | None
+    lead: int
+
+    @property
+    def layers(self) -> Sequence[MappedLayer]:
+        return self.step.layers
+
+    @property
+    def kept(self) -> Mapping[str, Kept]:
+        return {**self.step.kept, self.layers[-1].layer.output: self.target}
+
+    @property
+    def ahead(self) -> Mapping[str, int]:
+        return {self.layers[-1].layer.output: self.lead}
+
+    @cached_property
+    def plan(self) -> tuple[object, ...]:
+        """What its cycles depend on beside its mappings."""
+        return getattr(self.step, "plan", None), self.lead, self.beyond is None
+
+    def emit(self, tiles: Tiles, placed: Sequence[PlacedLayer]) -> None:
+        _take(tiles, placed[-1], self.layers[-1].layer.output, self.reader)
+        _prepare(tiles, placed[-1], self.beyond)
+        self.step.emit(tiles, placed)
+
+
+def _prepare(tiles: Tiles, placed: PlacedLayer, beyond: tuple[ConvMapping, ConvMapping] | None) -> None:
+    """Take the room of a tensor that the next step writes, if it does, the result of the first of ``beyond``."""
+    if beyond is not None:
+        layer, reader = beyond
+        _take(tiles, placed, layer.layer.output, reader)
 
 
 def _take(tiles: Tiles, placed: PlacedLayer, name: str, reader: ConvMapping) -> None:
@@ -142,58 +183,62 @@ def keep_whole(apart: MappedGraph, mapped: MappedGraph, options: CompileOptions)
     """
     if not mapped.config.local_store or (options.depthwise, options.fusion) != ("auto", "auto"):
         return mapped
-    singles, trial = [step.layers[0] for step in apart.steps], Trial(apart)
+    layers, trial = [step.layers[0] for step in apart.steps], Trial(apart)
+    stays = [_stays(apart, layers, number) for number in range(len(layers) - 1)]
     steps, number = list(mapped.steps), 0
     while number < len(steps):
-        # Steps from this one on whose tensors may all stay.
-        first = sum(len(step.layers) for step in steps[:number])
-        end, last = first + len(steps[number].layers), number + 1
-        while last < len(steps) and all(_stays(apart, singles, place) for place in range(
-                end - 1, end + len(steps[last].layers) - 1)):
+        # Steps from this one on between and in which all tensors may stay.
+        first = end = sum(len(step.layers) for step in steps[:number])
+        last = number
+        while last < len(steps) and all(stays[end - (last > number):end + len(steps[last].layers) - 1]):
             end, last = end + len(steps[last].layers), last + 1
-        if not all(_stays(apart, singles, place) for place in range(first, first + len(steps[number].layers) - 1)):
-            number += 1
+        joined = None
+        if end - first > 1:
+            in_front = number > 0 and first > 0 and stays[first - 1]
+            joined = _best_part(trial, layers[first:end], steps, range(number, last), in_front=in_front)
+        if joined is None:
+            number = max(last, number + 1)
             continue
-        made = _best_part(trial, singles[first:end], steps, range(number, last)) if end - first > 1 else None
-        if made is None:
-            number = last
-            continue
-        places, whole = made
-        steps[places.start:places.stop] = whole
-        number = places.start + len(whole)
+        places, found = joined
+        steps[places.start:places.stop] = found
+        number = places.start + len(found)
     return replace(mapped, steps=steps)
 
 
-def _best_part(trial: Trial, layers: Sequence[MappedLayer], steps: Sequence[Step],
-               places: range) -> tuple[range, list[Step]] | None:
+def _best_part(trial: Trial, layers: Sequence[MappedLayer], steps: Sequence[Step], places: range, *,
+               in_front: bool) -> tuple[range, list[Step]] | None:
     """Of the ``steps`` at ``places``, which have these ``layers``, those that had better hand on their tensors whole,
-    and what they become.
+    and what they become; ``in_front``: what the step before them writes may stay, too.
     """
     config = trial.mapped.config
     before, behind = _around(steps, places)
     bounds = list(accumulate((len(step.layers) for step in steps[places.start:places.stop]), initial=0))
-    now = [0, *trial.ends([*before, *steps[places.start:places.stop], *behind])][len(before):][:len(bounds)]
+    now = [0, *trial.ends([*before, *steps[places.start:places.stop], *behind])][len(before):]
     ways = list[tuple[float, int, int, int]]()
     for share in _SHARES:
         words = config.acc_depth // share
         whole = whole_steps(config, layers, words, early=False)
         if whole is not None and _fits(trial.mapped, [*before, *whole, *behind]):
             ends = [0, *trial.ends([*before, *whole, *behind])][len(before):]
-            ways += [(now[e] - now[s] - ends[bounds[e]] + ends[bounds[s]], s, e, words)
+            gains = [now[n] - ends[bound] for n, bound in enumerate(bounds)]
+            ways += [(gains[e] - gains[s], s, e, words)
                      for s in range(len(bounds)) for e in range(s + 1, len(bounds)) if bounds[e] - bounds[s] > 1]
+    best, found = 0.0, None
     for _, low, high, words in sorted(ways, reverse=True)[:_CANDIDATES]:
-        start, stop = places.start + low, places.start + high
-        before, behind = _around(steps, range(start, stop))
-        forms = (whole_steps(config, layers[bounds[low]:bounds[high]], words, early=early) for early in (True, False))
-        joined = next((form for form in forms if form and _fits(trial.mapped, [*steps[:start], *form, *steps[stop:]])),
-                      None)
-        if joined is None:
-            continue
-        limit = trial.cycles([*before, *steps[start:stop], *behind])
-        limit -= (1 - _GAIN) * trial.cycles(steps[start:stop])
-        if trial.cycles([*before, *joined, *behind], limit) < limit:
-            return range(start, stop), joined
-    return None
+        part = layers[bounds[low]:bounds[high]]
+        for after in (None, *([steps[places.start + low - 1]] if low or in_front else [])):
+            start, stop = places.start + low - (after is not None), places.start + high
+            these = [*(after.layers[-1:] if after else ()), *part]
+            forms = (whole_steps(config, these, words, early=early, after=after) for early in (True, False))
+            joined = next((form for form in forms if form and _fits(
+                trial.mapped, [*steps[:start], *form, *steps[stop:]])), None)
+            if joined is None:
+                continue
+            before, behind = _around(steps, range(start, stop))
+            gain = trial.cycles([*before, *steps[start:stop], *behind]) - trial.cycles([*before, *joined, *behind])
+            if gain > max(best, (1 - _GAIN) * trial.cycles(steps[start + (after is not None):stop])):
+                best, found = gain, (range(start, stop), joined)
+    return found
 
 
 def _around(steps: Sequence[Step], places: range) -> tuple[Sequence[Step], Sequence[Step]]:
@@ -238,15 +283,17 @@ def _stays(mapped: MappedGraph, layers: Sequence[MappedLayer], number: int) -> b
 
 
 def whole_steps(config: NpuConfig, layers: Sequence[MappedLayer], words: int, *,
-                early: bool = True) -> list[Step] | None:
+                early: bool = True, after: Step | None = None) -> list[Step] | None:
     """Layers one after the other, each of which finds the result of the one before in the input buffer; None where that
     cannot be. ``words``: those of an accumulator bank that a tile takes at most; ``early``: the places of the first two
-    tensors are free before the first step, so that its loads do not wait behind those of padding.
+    tensors are free before the first step, so that its loads do not wait behind those of padding; ``after``: the step
+    that the first layer is the last one of.
     """
     made = list[tuple[ConvMapping, Kept | None]]()      # from the last on, and the form of the input
     form: Kept | None = None
     for number in reversed(range(len(layers))):
-        found = _laid(config, layers[number], form, words, kept=number > 0)
+        found = (_laid(config, layers[number], form, words, kept=number > 0) if number or after is None
+                 else _last(config, layers[0], form))
         if found is None:
             return None
         made.append(found)
@@ -258,7 +305,12 @@ def whole_steps(config: NpuConfig, layers: Sequence[MappedLayer], words: int, *,
         beyond = None
         if number + 2 < len(made) and isinstance(made[number + 2][1], WindowRows):
             beyond = made[number + 1][0], made[number + 2][0]
-        steps.append(WholeLayer(mapping, source, target, reader, beyond, min(number, 1) + (early and number < 2)))
+        lead = min(number, 1) + (early and number < 2)
+        if after is None or number:
+            steps.append(WholeLayer(mapping, source, target, reader, beyond, lead))
+        else:
+            assert target is not None and reader is not None
+            steps.append(WholeAfter(after, target, reader, beyond, lead))
     return steps
 
 
@@ -292,9 +344,17 @@ def _suit(config: NpuConfig, layer: MappedLayer, tiles: Sequence[SpatialTile], t
     """Whether results of these spatial tiles can be stored in the form ``target``."""
     width = layer.target.shape[2]
     if isinstance(target, WindowRows):
-        return all(tile.cols == width for tile in tiles)
+        return all(rows_of(layer, tile) is not None for tile in tiles)
     return target is None or all(
         (tile.rows == 1 or tile.cols == width) and (tile.y * width + tile.x) % config.banks == 0 for tile in tiles)
+
+
+def _last(config: NpuConfig, layer: MappedLayer, target: Kept | None) -> tuple[ConvMapping, None] | None:
+    """The last layer of a step as it is, if its result can be stored in the form ``target``."""
+    assert target is not None
+    if not isinstance(layer, ConvMapping):
+        return None
+    return (layer, None) if _suit(config, layer, layer.spatial_tiles, target) else None
 
 
 def _relaid(mapping: ConvMapping, pitch: int, rows: int) -> ConvMapping:

@@ -7,10 +7,12 @@ import pytest
 from gen.ir.errors import CompileError
 from gen.lowering.steps import Step
 from gen.lowering.verify import verify_mapped
-from gen.mapping import whole
+from gen.mapping import chained, fused, whole
+from gen.mapping.chained import ChainedLayers
+from gen.mapping.fused import FusedLayers
 from gen.mapping.registry import map_graph
 from gen.mapping.trial import Trial
-from gen.mapping.whole import WholeLayer
+from gen.mapping.whole import WholeAfter, WholeLayer
 from gen.memory.placement import Strips, WindowRows
 from gen.options import CompileOptions
 from tests.compiled import compile_kept
@@ -20,10 +22,14 @@ from tests.random_layers import random_chains
 
 
 def whole_always(monkeypatch: pytest.MonkeyPatch, chance: random.Random) -> None:
-    """Tensors are handed on whole wherever that is possible, in any way; otherwise each layer is by itself."""
-    monkeypatch.setattr(whole, "_GAIN", 1e9)
+    """Tensors are handed on whole wherever that is possible, in any way, also after layers in a chain or fused."""
+    for module in (chained, fused):
+        monkeypatch.setattr(module, "_PROMISING", 1e9)
     monkeypatch.setattr(Trial, "ends", lambda self, steps: [chance.randrange(1000) for _ in steps])
-    monkeypatch.setattr(Trial, "cycles", lambda self, steps, limit=0.0: 1.0)
+    monkeypatch.setattr(Trial, "cycles", lambda self, steps, limit=0.0: (
+        20 + chance.random() - 9 * any(isinstance(step, ChainedLayers | FusedLayers) for step in steps)
+        - 15 * any(isinstance(step, WholeLayer) for step in steps)))
+    monkeypatch.setattr(whole, "_GAIN", 1.0)
 
 
 @pytest.fixture
@@ -38,7 +44,7 @@ def wholes(steps: "list[Step]") -> list[WholeLayer]:
 @pytest.mark.slow
 @pytest.mark.parametrize("name", CONFIGS)
 def test_random_chains(name, seed, always):
-    config, forms = CONFIGS[name], set[type]()
+    config, forms, after = CONFIGS[name], set[type](), 0
     for number in range(12):
         graph = random_chains(seed + number, count=3, max_channels=70, max_size=20)
         try:
@@ -49,5 +55,6 @@ def test_random_chains(name, seed, always):
         mapped = map_graph(graph, config, CompileOptions())
         verify_mapped(mapped)
         forms |= {type(form) for step in wholes(mapped.steps) for form in step.kept.values()}
+        after += sum(isinstance(step, WholeAfter) for step in mapped.steps)
         run_and_compare(program, graph, seed, ("load", "compute", "store", number))
-    assert forms == {Strips, WindowRows}
+    assert after and forms == {Strips, WindowRows}
