@@ -18,8 +18,8 @@ class CompileOptions:
     density: float | None = None
     #: Depthwise layers: the faster way of each, or with one channel a lane whatever the configuration.
     depthwise: Literal["auto", "plain"] = "auto"
-    #: Whether depthwise layers hand their result on through the input buffer: where that is faster, or never. What they
-    #: hand on has no place in memory.
+    #: Whether layers hand their result on through the input buffer: where that is faster, or never. What they hand on
+    #: has no place in memory.
     fusion: Literal["auto", "off"] = "auto"
     #: Layers of few channels that read the model's input: the faster way of each, or tap by tap. An input that a
     #: gathering layer reads is interleaved.

@@ -53,7 +53,7 @@ def add_compiler_options(parser: argparse.ArgumentParser) -> None:
                              "without it (default auto: the faster way for each layer)")
     parser.add_argument("--fusion", choices=("auto", "off"), default="auto",
                         help="in a machine with the feature fusion: off takes every layer's result through memory "
-                             "(default auto: what a depthwise layer makes goes straight to a pointwise layer that "
+                             "(default auto: what a layer makes goes straight to a pointwise or depthwise layer that "
                              "follows, where that is faster)")
     parser.add_argument("--gather", choices=("auto", "plain"), default="auto",
                         help="in a machine with the feature gather: plain computes layers of few input channels as a "
