@@ -114,11 +114,11 @@ def _in_one(form: Kept, layer: MappedLayer, spatial: SpatialTile) -> bool:
     width = layer.target.shape[2]
     if isinstance(form, WindowRows):
         rows = rows_of(layer, spatial)
-        return rows is not None and all(rows.stop <= first + count for first, count, _ in form.runs
-                                        if first <= rows.start < first + count)
-    pixel, count, ends = spatial.y * width + spatial.x, spatial.rows * spatial.cols, (*form.starts[1:], form.pixels)
-    return any(start <= pixel and pixel + count <= end and (pixel - start) % form.banks == 0
-               for start, end in zip(form.starts, ends, strict=True))
+        return rows is not None and all(rows.stop <= first + count for first, count, _ in form.runs_of(rows.start))
+    pixel = spatial.y * width + spatial.x
+    number = form.number(pixel)
+    end = (*form.starts[number + 1:number + 2], form.pixels)[0]
+    return pixel + spatial.rows * spatial.cols <= end and (pixel - form.starts[number]) % form.banks == 0
 
 
 def _reads_strips(layer: MappedLayer, strips: Strips) -> bool:

@@ -116,6 +116,10 @@ class Strips:
     def entries(self) -> int:
         return self.slots * self.slot_entries
 
+    def number(self, pixel: int) -> int:
+        """That of the strip that a pixel is in."""
+        return bisect_right(self.starts, pixel) - 1
+
     def at(self, offset: int) -> "BufferPlacement":
         """Its place, from an entry on."""
         return BufferPlacement(offset, self)
@@ -138,8 +142,8 @@ class WindowRows:
     left: int
     row_pitch: int
     depth: int
-    #: (first row of the map, number of rows, the row of the room where the first of them lies). Every row of the map is
-    #: in one of them, or in two.
+    #: (first row of the map, number of rows, the row of the room where the first of them lies), by the first row. Every
+    #: row of the map is in one of them, or in two that follow each other.
     runs: tuple[tuple[int, int, int], ...]
     banks: int
 
@@ -150,6 +154,15 @@ class WindowRows:
     @property
     def entries(self) -> int:
         return self.blocks * self.block_pitch
+
+    @cached_property
+    def _firsts(self) -> tuple[int, ...]:
+        return tuple(first for first, _, _ in self.runs)
+
+    def runs_of(self, row: int) -> list[tuple[int, int, int]]:
+        """Those that have a row of the map."""
+        end = bisect_right(self._firsts, row)
+        return [run for run in self.runs[max(end - 2, 0):end] if row < run[0] + run[1]]
 
     def at(self, offset: int) -> "RowsPlacement":
         """Its place, from an entry on."""
@@ -170,7 +183,7 @@ class BufferPlacement:
     def destinations(self, block: int, pixel: int, *, row_step: int = 1,
                      rows_apart: int | None = None) -> tuple[Destination, ...]:
         """As of a `Placement`; the rows that are stored follow each other as one."""
-        number = bisect_right(self.strips.starts, pixel) - 1
+        number = self.strips.number(pixel)
         pitch, skipped = self.strips.pitches[number], pixel - self.strips.starts[number]
         return Destination(self._slot(number) + block * pitch + skipped // self.strips.banks, 0, pitch),
 
@@ -179,7 +192,7 @@ class BufferPlacement:
 
         What a slot has beyond its strip is its last block's.
         """
-        number = self.strips.starts.index(pixel)
+        number = self.strips.number(pixel)
         slot, pitch = self._slot(number), self.strips.pitches[number]
         first, end = slot + blocks.start * pitch, slot + blocks.stop * pitch
         return first, (end if blocks.stop < self.strips.blocks else slot + self.strips.slot_entries) - first
@@ -208,7 +221,7 @@ class RowsPlacement:
         return tuple(
             Destination(self.offset + block * rows.block_pitch + (place + row - first) * rows.row_pitch + entry,
                         rows.row_pitch, rows.block_pitch, bank)
-            for first, count, place in rows.runs if first <= row < first + count)
+            for first, _, place in rows.runs_of(row))
 
 
 def aligned(beats: int, tn: int) -> int:

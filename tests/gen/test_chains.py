@@ -226,6 +226,23 @@ def test_tall_maps(module, monkeypatch):
     assert 20 < len(counts) < 150
 
 
+def test_rows_are_found_at_once():
+    """Not by a walk through the runs for each row, of which tall maps have thousands."""
+    walks = list[None]()
+
+    class Runs(tuple[tuple[int, int, int], ...]):
+        def __iter__(self):
+            walks.append(None)
+            return super().__iter__()
+
+    runs = [run for band in range(50) for run in ((4 * band - 2, 2, 9), (4 * band, 4, 1))][1:]
+    form = WindowRows(1, 200, 2, 0, 1, 12, Runs(runs), 2)
+    for row in range(200):
+        assert form.runs_of(row) == [run for run in runs if run[0] <= row < run[0] + run[1]]
+        assert len(form.at(7).destinations(0, 2 * row)) == len(form.runs_of(row))
+    assert len(walks) == 1
+
+
 def test_readers_are_counted_once(monkeypatch):
     counted = list[Graph]()
     monkeypatch.setattr(steps, "count_readers", lambda graph: counted.append(graph) or count_readers(graph))
