@@ -1,5 +1,7 @@
 """Optional units that a machine lacks: which of them a cut of a model finds use for, and what is cut for that."""
 
+import os
+import zlib
 from itertools import combinations
 from pathlib import Path
 
@@ -34,22 +36,27 @@ def _same(a: Partition | None, b: Partition | None) -> bool:
         one.model.SerializeToString(deterministic=True) for one in b.segments]
 
 
-@pytest.fixture(params=PARTS)
-def model(request: pytest.FixtureRequest, rng: np.random.Generator, tmp_path: Path) -> Path:
-    """Quantised."""
+#: Machine -> what it takes of a model; None: nothing.
+Cuts = dict[Machine, Partition | None]
+
+
+@pytest.fixture(scope="module", params=PARTS)
+def cuts(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Cuts:
+    """Of a quantised model, by every machine: made once for all tests, as each takes its time."""
+    folder = tmp_path_factory.mktemp(request.param)
+    rng = np.random.default_rng(zlib.crc32(f"{os.environ['NPUGEN_SEED']} {request.param}".encode()))
     proto, _ = PARTS[request.param](rng)
-    onnx.save(proto, tmp_path / "float.onnx")
+    onnx.save(proto, folder / "float.onnx")
     sizes = [dim.dim_value for dim in proto.graph.input[0].type.tensor_type.shape.dim]
-    np.savez(tmp_path / "x.npz", **{proto.graph.input[0].name: rng.normal(size=(2, *sizes[1:])).astype(np.float32)})
-    assert main(["quantize", str(tmp_path / "float.onnx"), "--calibrate", str(tmp_path / "x.npz"),
-                 "-o", str(tmp_path / "model.onnx")]) == 0
-    return tmp_path / "model.onnx"
+    np.savez(folder / "x.npz", **{proto.graph.input[0].name: rng.normal(size=(2, *sizes[1:])).astype(np.float32)})
+    assert main(["quantize", str(folder / "float.onnx"), "--calibrate", str(folder / "x.npz"),
+                 "-o", str(folder / "model.onnx")]) == 0
+    return {machine: _cut(folder / "model.onnx", machine) for machine in _machines()}
 
 
 @pytest.mark.slow
-def test_what_no_node_has_use_for_changes_nothing(model: Path) -> None:
+def test_what_no_node_has_use_for_changes_nothing(cuts: Cuts) -> None:
     """Of each machine: with any units beside it that its cut did not miss, the model is cut the same."""
-    cuts = {machine: _cut(model, machine) for machine in _machines()}
     for machine, cut in cuts.items():
         if cut is None:
             continue
@@ -60,21 +67,23 @@ def test_what_no_node_has_use_for_changes_nothing(model: Path) -> None:
 
 
 @pytest.mark.slow
-def test_only_what_could_differ_is_cut_again(model: Path) -> None:
+def test_only_what_could_differ_is_cut_again(cuts: Cuts) -> None:
     """As many cuts as units that are missed, and one of several; none where none is."""
-    for machine in _machines():
-        if (now := _cut(model, machine)) is None:
+    best = cuts[Machine.complete()]
+    assert best is not None
+    for machine, now in cuts.items():
+        if now is None:
             continue
         asked: list[Machine] = []
 
         def again(larger: Machine, asked: list[Machine] = asked) -> Partition:
             asked.append(larger)
-            return partition(read(model), machine=larger)
+            if (cut := cuts[larger]) is None:
+                raise GraphError("nothing would be on the accelerator")
+            return cut
 
         found = gains(now, machine, again)
         assert len(asked) == len(set(asked)) <= (len(now.missed) and len(machine.lacks) + 1)
-        best = _cut(model, Machine.complete())
-        assert best is not None
         left = min((len(one.cut.host) for one in found), default=len(now.host))
         assert left <= len(best.host)
 
