@@ -51,6 +51,11 @@ def fuzz(kind: str, first: int, models: list[Path], folder: Path) -> None:
     assert sum(result.get("status") in (1, 2) for result in results) >= CASES // 5
 
 
+def test_pytest_keeps_what_it_compiles():
+    """Importing the worker switched that off, and each run compiled most tests again, for seven seconds a process."""
+    assert not sys.dont_write_bytecode
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_mutated_files(kind: str, tmp_path: Path):
     fuzz(kind, 0, [], tmp_path)

@@ -23,8 +23,9 @@ from types import FrameType
 from typing import Any
 
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-# What a case imports first, in sources that nobody has used yet, is no file that a command writes.
-sys.dont_write_bytecode = True
+# What a case imports first, in sources that nobody has used yet, is no file that a command writes. Of a process of its
+# own only: pytest, which imports this, keeps what it compiles.
+sys.dont_write_bytecode |= __name__ == "__main__"
 
 import numpy as np  # noqa: E402
 

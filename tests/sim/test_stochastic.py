@@ -2,7 +2,6 @@
 
 import numpy as np
 import pytest
-from scipy.stats import qmc
 
 from cores.arch.stochastic import Circuit, Sequence, bipolar_threshold, magnitude_threshold, sobol_numbers
 from sim.stochastic.circuits import sums_by_bits
@@ -43,6 +42,8 @@ def test_the_first_sequence_counts_with_its_bits_reversed():
 @pytest.mark.parametrize("sequence", Sequence)
 def test_sequences_are_scipys(sequence):
     """Someone else's Sobol numbers, by dimension."""
+    from scipy.stats import qmc  # takes a second
+
     numbers = qmc.Sobol(len(Sequence), scramble=False).random(1024)[:, sequence - 1]
     assert (numbers * 1024).astype(int).tolist() == list(sobol_numbers(sequence))
 
