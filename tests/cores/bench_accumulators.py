@@ -11,6 +11,7 @@ from cores.buffers.accumulators import Accumulators
 from cores.config import NpuConfig
 from tests.bench import bench_parameters
 from tests.cores.bus_models import start
+from tests.cores.pins import value_of
 from tests.cores.store_values import pack
 
 CONFIG = NpuConfig.from_dict(bench_parameters()["config"])
@@ -82,7 +83,7 @@ class Bench:
         await FallingEdge(dut.clk)
         if self.expected is not None:
             values, known = self.expected
-            word = int(dut.read_data.value)
+            word = value_of(dut.read_data)
             found = np.array([word >> lane * WIDTH & (1 << WIDTH) - 1 for lane in range(LANES)])
             found -= found >> WIDTH - 1 << WIDTH
             assert (found == values)[known].all(), f"cycle {self.cycle}: {found}, not {values}"

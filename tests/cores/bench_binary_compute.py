@@ -9,6 +9,7 @@ from cores.compute.compute_engine import ComputeEngine
 from sim.golden import binary_sums
 from tests.bench import bench_parameters
 from tests.cores.compute_environment import CONFIG, TM, TN, WEIGHT_KINDS, Environment, Tile, random_weights, start
+from tests.cores.pins import value_of
 
 ROWS, BITS = CONFIG.binary_rows, CONFIG.binary_bits
 
@@ -68,7 +69,7 @@ async def counts(dut, stall):
         await environment.until(lambda count=number + 1: environment.stores_posted == count)
         np.testing.assert_array_equal(await environment.read_bank(number % 2, tile), expected)
         assert not environment.weights and not environment.errors
-    await environment.until(lambda: dut.idle.value == 1, 100)
+    await environment.until(lambda: value_of(dut.idle), 100)
 
 
 @cocotb.test()
@@ -98,7 +99,7 @@ async def turns(dut, stall):
             assert environment.stores_posted == 2, "a COMPUTE ran without its token"
             for bank in range(2):
                 np.testing.assert_array_equal(await environment.read_bank(bank, tile), expected[2 * half + bank])
-        await environment.until(lambda: dut.idle.value == 1 and not environment.queue)
+        await environment.until(lambda: value_of(dut.idle) and not environment.queue)
         np.testing.assert_array_equal(np.array(environment.pooled).reshape(-1, TN), np.tile(most, (windows, 1)))
         environment.pooled.clear()
         assert not environment.weights and not environment.errors

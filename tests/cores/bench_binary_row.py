@@ -12,6 +12,7 @@ from sim.golden import binary_popcount
 from tests.bench import bench_parameters
 from tests.cores.binary_values import entry_parity_bits, pack_bits, pixels_near
 from tests.cores.bus_models import start
+from tests.cores.pins import value_of
 
 CONFIG = NpuConfig.from_dict(bench_parameters()["config"])
 BITS, PX = CONFIG.binary_bits, CONFIG.pixel_lanes
@@ -46,7 +47,7 @@ async def run(dut, steps: list[Step], *, cycles: int | None = None) -> None:
         await FallingEdge(dut.clk)
         done = cycle - 1 - LATENCY
         if done >= 0:
-            counts = int(dut.counts.value)
+            counts = value_of(dut.counts)
             for pixel in range(PX):
                 found = counts >> pixel * COUNT_BITS & (1 << COUNT_BITS) - 1
                 assert found == expected[done, pixel], (

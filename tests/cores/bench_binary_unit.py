@@ -11,6 +11,7 @@ from sim.golden import binary_popcount
 from tests.bench import bench_parameters
 from tests.cores.binary_values import entry_parity_bits, pack_bits, pixels_near
 from tests.cores.bus_models import start
+from tests.cores.pins import value_of
 
 CONFIG = NpuConfig.from_dict(bench_parameters()["config"])
 LATENCY = bench_parameters()["latency"]
@@ -60,7 +61,7 @@ class Words:
             dut.take.value = pack_bits(self.takes[done]) if done >= 0 else 0
             await FallingEdge(dut.clk)
             if done >= 0:
-                counts = int(dut.counts.value)
+                counts = value_of(dut.counts)
                 found = [counts >> lane * COUNT_BITS & (1 << COUNT_BITS) - 1 for lane in range(PX * TM)]
                 assert found == self.counts(done), (
                     f"word {done}, bank {self.first_banks[done]}: {found}, not {self.counts(done)}")

@@ -29,6 +29,7 @@ from tests.cores.compute_environment import (
     random_weights,
     start,
 )
+from tests.cores.pins import value_of
 
 
 @cocotb.test()
@@ -66,7 +67,7 @@ async def sums(dut, stall):
         assert environment.loads_posted == number + 1
         np.testing.assert_array_equal(await environment.read_bank(bank, tile, *base.values()), expected)
         assert not environment.weights and not environment.errors
-    await environment.until(lambda: dut.idle.value == 1, 100)
+    await environment.until(lambda: value_of(dut.idle), 100)
 
 
 @cocotb.test()
@@ -88,7 +89,7 @@ async def windows(dut, stall):
         np.testing.assert_array_equal(np.array(environment.pooled), expected)
         environment.pooled.clear()
         await environment.until(lambda count=number + 1: environment.loads_posted == count, 100)
-    await environment.until(lambda: dut.idle.value == 1, 100)
+    await environment.until(lambda: value_of(dut.idle), 100)
     assert not environment.errors and not environment.pooled
 
 
@@ -126,7 +127,7 @@ async def rows(dut, stall):
         await environment.until(lambda want=expected: len(environment.pooled) >= len(want))
         np.testing.assert_array_equal(environment.pooled, expected)
         environment.pooled.clear()
-    await environment.until(lambda: dut.idle.value == 1, 100)
+    await environment.until(lambda: value_of(dut.idle), 100)
     assert not environment.errors and not environment.pooled
 
 
@@ -150,7 +151,7 @@ async def windows_in_pieces(dut, stall):
         np.testing.assert_array_equal(environment.pooled, [reduce(np.concatenate(rows), axis=0),
                                                            reduce(rows[0], axis=0)])
         environment.pooled.clear()
-    await environment.until(lambda: dut.idle.value == 1, 100)
+    await environment.until(lambda: value_of(dut.idle), 100)
     assert not environment.errors and not environment.pooled
 
 
@@ -197,7 +198,7 @@ async def spread_words(dut, form, stall):
         environment.stores_posted = 0
         environment.pooled.clear()
         assert not environment.weights and not environment.errors
-    await environment.until(lambda: dut.idle.value == 1, 100)
+    await environment.until(lambda: value_of(dut.idle), 100)
 
 
 #: Of a window's row in a step.

@@ -13,6 +13,7 @@ from cores.compute.compute_engine import ComputeEngine
 from cores.compute.engine_pair import EnginePair
 from tests.cores.bench_binary_compute import compute
 from tests.cores.compute_environment import CONFIG, PX, Environment, Tile, start
+from tests.cores.pins import value_of
 
 BUSY, IDLE = (ENGINE_STATES["compute"].index(state) for state in ("busy", "idle"))
 
@@ -71,7 +72,7 @@ async def finish(bench: Watched, tile: Tile, expected: list) -> None:
     await bench.until(lambda: bench.stores_posted == bench.due and not bench.queue)
     await bench.step()
     await bench.step()
-    await bench.until(lambda: bench.dut.idle.value == 1)
+    await bench.until(lambda: value_of(bench.dut.idle))
     for bank in range(2):
         np.testing.assert_array_equal(await bench.read_bank(bank, tile), expected[bank])
     assert not bench.errors and not bench.weights

@@ -13,6 +13,7 @@ from cores.config import NpuConfig
 from sim.gather import gather_box
 from tests.bench import bench_parameters
 from tests.cores.load_surroundings import REGION, Program, Surroundings, content, fails
+from tests.cores.pins import value_of
 
 CONFIG = NpuConfig.from_dict(bench_parameters()["config"])
 LANES = CONFIG.beat_bytes
@@ -61,9 +62,9 @@ class GatherSurroundings(Surroundings):
         dut = self.dut
         while True:
             await RisingEdge(dut.clk)
-            enable = int(dut.write__enable.value)
+            enable = value_of(dut.write__enable)
             if enable:
-                mask, value, entry = (int(port.value) for port in (dut.write__bytes, dut.write__data,
+                mask, value, entry = (value_of(port) for port in (dut.write__bytes, dut.write__data,
                                                                    dut.write__address))
                 assert enable.bit_count() <= CONFIG.write_lanes
                 for bank in range(CONFIG.banks):
@@ -71,7 +72,7 @@ class GatherSurroundings(Surroundings):
                     self.writes += [(bank, entry, lane, beat >> 8 * lane & 255) for lane in range(LANES)
                                     if enable >> bank & mask >> lane & 1]
                 self.write_cycles.append(self.cycle)
-            if int(dut.post_compute.value):
+            if value_of(dut.post_compute):
                 self.posts.append((len(self.writes), *map(len, self.rings.values())))
             self.note_error()
 
@@ -84,7 +85,7 @@ async def run(dut, program: GatherProgram, **options) -> GatherSurroundings:
     await around.end(lambda: around.errors or all(
         len(seen) >= len(wanted) for seen, wanted in zip(found, expected, strict=True)))
     around.check()
-    assert int(dut.idle.value)
+    assert value_of(dut.idle)
     return around
 
 

@@ -11,12 +11,13 @@ from cores.arch.error_codes import ErrorCode
 from cores.arch.instruction import Instruction, decode, encode
 from cores.arch.instruction_layout import QueuedInstruction
 from cores.arch.isa import INSTRUCTION_BYTES, Opcode, Queue
-from cores.bus.axi import ErrorReport, read_data_layout, read_request_layout
+from cores.bus.axi import read_data_layout, read_request_layout
 from cores.config import NpuConfig
 from cores.control.instruction_fetch import InstructionFetch
 from tests.bench import bench_parameters
 from tests.cores.bus_models import collect, start
 from tests.cores.instruction_samples import broken_word, random_instruction
+from tests.cores.pins import reported, value_of
 
 CONFIG = NpuConfig.from_dict(bench_parameters()["config"])
 BYTES = CONFIG.beat_bytes
@@ -70,8 +71,8 @@ class Machine:
             dut.data.value = value
             await RisingEdge(dut.clk)
             self.cycle += 1
-            if ready and int(dut.request__valid.value):
-                request = REQUEST.from_bits(int(dut.request__payload.value))
+            if ready and value_of(dut.request__valid):
+                request = REQUEST.from_bits(value_of(dut.request__payload))
                 assert request.length < InstructionFetch.REQUEST_BEATS, "a request longer than there is room for"
                 for beat in range(request.length + 1):
                     self.asked.append(request.address + beat * BYTES)
@@ -81,12 +82,11 @@ class Machine:
         dut = self.dut
         while True:
             await RisingEdge(dut.clk)
-            report = ErrorReport.from_bits(int(dut.error.value))
-            if report.valid:
-                self.reports.append((ErrorCode(report.code), report.index))
-            self.done += int(dut.done.value)
-            self.dispatched += int(dut.dispatched.value)
-            self.waited += int(dut.waiting.value)
+            if report := reported(value_of(dut.error)):
+                self.reports.append(report)
+            self.done += value_of(dut.done)
+            self.dispatched += value_of(dut.dispatched)
+            self.waited += value_of(dut.waiting)
 
     async def until(self, condition, limit: int = 20_000) -> None:
         for _ in range(limit):

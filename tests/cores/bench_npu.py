@@ -26,6 +26,7 @@ from tests.bench import bench_parameters
 from tests.compiled import check_tensors, compile_random, golden_tensors, random_image
 from tests.cores.bus_models import watch_resolved, watch_stable
 from tests.cores.npu_programs import Case, convolutions, pooled_sum
+from tests.cores.pins import value_of
 from tests.random_layers import random_graph, random_inputs
 from tests.sim.programs import END, assemble
 
@@ -126,7 +127,7 @@ class Bench:
         await self.interrupt()
         await bridge(self.driver.finish)()
         await RisingEdge(self.dut.clk)
-        assert not int(self.dut.irq.value), "the interrupt outlives CLEAR"
+        assert not value_of(self.dut.irq), "the interrupt outlives CLEAR"
         return np.frombuffer(bytes(self.memory.data), np.uint8)
 
     async def begin(self, code: bytes, image: np.ndarray, write_start: int, *, timeout: int = 20_000) -> None:
@@ -136,7 +137,7 @@ class Bench:
         await bridge(self.driver.start)(job)
 
     async def interrupt(self) -> None:
-        if not int(self.dut.irq.value):
+        if not value_of(self.dut.irq):
             await with_timeout(RisingEdge(self.dut.irq), LIMIT_US, "us")
 
     async def check(self, case: Case) -> None:
@@ -271,7 +272,7 @@ async def a_silent_bus_is_reported_once(dut):
     silent = False
     for _ in range(200):
         await RisingEdge(dut.clk)
-        assert not int(dut.irq.value), "a second interrupt"
+        assert not value_of(dut.irq), "a second interrupt"
     assert await bridge(bench.driver.status)() == Status(0)
     await bench.check(case)
 

@@ -11,6 +11,7 @@ from cores.config import NpuConfig
 from sim.golden import pool_accumulate
 from tests.bench import bench_parameters
 from tests.cores.bus_models import start
+from tests.cores.pins import value_of
 
 CONFIG = NpuConfig.from_dict(bench_parameters()["config"])
 LANES, BANKS = CONFIG.ic_lanes, CONFIG.banks
@@ -53,7 +54,7 @@ async def run(dut, windows: list[Window], *, idle: float = 0.0, stall: float = 0
     cycle = 0
     while len(came) < len(windows) and (cycles is None or cycle < cycles):
         # ``ready`` is looked at where a window begins; from then on its taps come as they like.
-        going = bool(taps) and random.random() >= idle and (taps[0][1] > 0 or int(dut.ready.value))
+        going = bool(taps) and random.random() >= idle and (taps[0][1] > 0 or value_of(dut.ready))
         bank = random.randrange(BANKS)
         pixels = random.getrandbits(8 * LANES * BANKS)
         dut.enable.value = int(going)
@@ -73,9 +74,9 @@ async def run(dut, windows: list[Window], *, idle: float = 0.0, stall: float = 0
         willing = random.random() >= stall
         dut.output__ready.value = int(willing)
         await FallingEdge(dut.clk)
-        if int(dut.output__valid.value):
-            assert not int(dut.idle.value)
-            word = int(dut.output__payload.value)
+        if value_of(dut.output__valid):
+            assert not value_of(dut.idle)
+            word = value_of(dut.output__payload)
             assert offered is None or word == offered, "payload changed while it was waiting"
             offered = None if willing else word
             if willing:
@@ -106,7 +107,7 @@ async def random_windows_of_both_kinds(dut, idle, stall):
         assert set(waits) == {LATENCY}
     await RisingEdge(dut.clk)
     await FallingEdge(dut.clk)
-    assert int(dut.idle.value)
+    assert value_of(dut.idle)
 
 
 @cocotb.test(timeout_time=2, timeout_unit="ms")
@@ -125,17 +126,17 @@ async def room(dut):
     rng = await begin(dut)
     begun = 0
     for _ in range(60):
-        going = int(dut.ready.value)
+        going = value_of(dut.ready)
         dut.enable.value = dut.start.value = dut.end.value = going
         dut.pixels.value = begun * ((1 << 8 * LANES * BANKS) - 1) // 255
         begun += going
         await RisingEdge(dut.clk)
-    assert begun >= 8 and not int(dut.ready.value)
+    assert begun >= 8 and not value_of(dut.ready)
     dut.enable.value, dut.output__ready.value = 0, 1
     for number in range(begun):
         await FallingEdge(dut.clk)
-        assert int(dut.output__valid.value)
-        assert int(dut.output__payload.value) & (1 << POOL_WIDTH) - 1 == number
+        assert value_of(dut.output__valid)
+        assert value_of(dut.output__payload) & (1 << POOL_WIDTH) - 1 == number
         await RisingEdge(dut.clk)
     await run(dut, random_windows(rng, 5))
 
@@ -146,5 +147,5 @@ async def reset_in_mid_stream(dut):
         rng = await begin(dut)
         await run(dut, random_windows(rng, 20), stall=0.8, cycles=cycles)
         rng = await begin(dut)
-        assert int(dut.idle.value) and int(dut.ready.value) and not int(dut.output__valid.value)
+        assert value_of(dut.idle) and value_of(dut.ready) and not value_of(dut.output__valid)
         await run(dut, random_windows(rng, 5))

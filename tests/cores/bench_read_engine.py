@@ -10,6 +10,7 @@ from cores.bus.axi import read_data_layout, read_request_layout
 from cores.config import NpuConfig
 from tests.bench import bench_parameters
 from tests.cores.bus_models import PipelinedMemory, burst_crosses_page, send, start, watch_stable
+from tests.cores.pins import value_of
 
 CONFIG = NpuConfig.from_dict(bench_parameters()["config"])
 BYTES = CONFIG.beat_bytes
@@ -42,7 +43,7 @@ async def expect(dut, name: str, memory, requests, *, responses=lambda address: 
             await RisingEdge(dut.clk)
             while not port.value[VALID]:    # the rest may be X
                 await RisingEdge(dut.clk)
-            value = DATA.from_bits(int(port.value))
+            value = DATA.from_bits(value_of(port))
             position = address + beat * BYTES
             assert value.data == int.from_bytes(memory[position:position + BYTES], "little"), hex(position)
             assert value.last == (beat == beats - 1), (hex(address), beats, beat)
@@ -52,8 +53,8 @@ async def expect(dut, name: str, memory, requests, *, responses=lambda address: 
 async def watch_bursts(dut) -> None:
     while True:
         await RisingEdge(dut.clk)
-        if int(dut.axi__arvalid.value):
-            address, length = int(dut.axi__araddr.value), int(dut.axi__arlen.value)
+        if value_of(dut.axi__arvalid):
+            address, length = value_of(dut.axi__araddr), value_of(dut.axi__arlen)
             assert not burst_crosses_page(address, length, BYTES), (hex(address), length)
 
 
@@ -77,7 +78,7 @@ async def both_requesters_get_their_data(dut, idle, stall):
     for check in checks:
         check.cancel()
     await ClockCycles(dut.clk, 3)
-    assert int(dut.idle.value)
+    assert value_of(dut.idle)
 
 
 @cocotb.test(timeout_time=1, timeout_unit="ms")
@@ -160,12 +161,12 @@ async def halt_lets_the_bus_come_to_rest(dut):
         dut.halt.value = 1
         await RisingEdge(dut.clk)
         await RisingEdge(dut.clk)
-        issued = len(memory.reads) + int(dut.axi__arvalid.value)
+        issued = len(memory.reads) + value_of(dut.axi__arvalid)
         for _ in range(20_000):
-            if int(dut.idle.value):
+            if value_of(dut.idle):
                 break
             await RisingEdge(dut.clk)
-        assert int(dut.idle.value), "the bus did not come to rest"
+        assert value_of(dut.idle), "the bus did not come to rest"
         assert len(memory.reads) <= issued, "a burst began after halt"
         assert memory.beats == sum(length + 1 for _, length in memory.reads)
         sender.cancel()

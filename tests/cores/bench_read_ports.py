@@ -10,6 +10,7 @@ from cores.arch.axi import MAX_BURST
 from cores.bus.read_ports import ReadPorts
 from tests.bench import bench_parameters
 from tests.cores.bus_models import PipelinedMemory, start, watch_stable
+from tests.cores.pins import value_of
 
 BITS, PIECE, DEPTH = (bench_parameters()[name] for name in ("bits", "piece", "depth"))
 BYTES = BITS // 8
@@ -45,7 +46,7 @@ class Master:
                 await RisingEdge(dut.clk)
             dut.wide__araddr.value, dut.wide__arlen.value, dut.wide__arvalid.value = address, beats - 1, 1
             await RisingEdge(dut.clk)
-            while not int(dut.wide__arready.value):
+            while not value_of(dut.wide__arready):
                 await RisingEdge(dut.clk)
         dut.wide__arvalid.value = 0
 
@@ -58,14 +59,14 @@ class Master:
                     dut.wide__rready.value = willing
                     await RisingEdge(dut.clk)
                     self.cycle += 1
-                    if willing and int(dut.wide__rvalid.value):
+                    if willing and value_of(dut.wide__rvalid):
                         break
                 self.first, self.last = self.first or self.cycle, self.cycle
                 position = address + beat * BYTES
                 expected = int.from_bytes(self.content[position:position + BYTES], "little")
-                assert int(dut.wide__rdata.value) == expected, (hex(address), beat)
-                assert int(dut.wide__rlast.value) == (beat == beats - 1), (hex(address), beats, beat)
-                assert int(dut.wide__rresp.value) == self.responses(position), hex(position)
+                assert value_of(dut.wide__rdata) == expected, (hex(address), beat)
+                assert value_of(dut.wide__rlast) == (beat == beats - 1), (hex(address), beats, beat)
+                assert value_of(dut.wide__rresp) == self.responses(position), hex(position)
         dut.wide__rready.value = 1
 
 
@@ -91,8 +92,8 @@ async def beats_come_in_order(dut, idle, stall, pauses):
     check = cocotb.start_soon(master.expect(bursts, stall=stall))
     await master.ask(bursts, idle=idle)
     await check
-    assert int(dut.port0__arsize.value) == int(dut.port1__arsize.value) == (BYTES // 2 - 1).bit_length()
-    assert (int(dut.port0__arburst.value), int(dut.port1__arcache.value)) == (1, 3)
+    assert value_of(dut.port0__arsize) == value_of(dut.port1__arsize) == (BYTES // 2 - 1).bit_length()
+    assert (value_of(dut.port0__arburst), value_of(dut.port1__arcache)) == (1, 3)
     assert sum(memory.beats for memory in both) == 2 * sum(beats for _, beats in bursts)
     # Whole beats, in pieces that end at a multiple of PIECE beats at the latest.
     for memory in both:
@@ -101,7 +102,7 @@ async def beats_come_in_order(dut, idle, stall, pauses):
             assert address % BYTES == 0 and length % 2 and length < MAX_BURST
             assert address % (BYTES * PIECE) + (length + 1) * BYTES // 2 <= BYTES * PIECE
     await ClockCycles(dut.clk, 3)
-    assert not int(dut.wide__rvalid.value)
+    assert not value_of(dut.wide__rvalid)
 
 
 @cocotb.test(timeout_time=1, timeout_unit="ms")
@@ -141,7 +142,7 @@ async def until(dut, *names: str) -> int:
     """Cycles from the one that ends now to that in which one of the signals is up."""
     for cycles in itertools.count(1):
         await RisingEdge(dut.clk)
-        if any(int(getattr(dut, name).value) for name in names):
+        if any(value_of(dut[name]) for name in names):
             return cycles
     raise AssertionError
 
@@ -155,14 +156,14 @@ async def one_half_may_fail_alone(dut):
         await RisingEdge(dut.clk)
         dut.wide__arvalid.value = 0
         assert await until(dut, "port0__arvalid", "port1__arvalid") == ReadPorts.REQUEST_LATENCY
-        port = "port1" if int(dut.port1__arvalid.value) else "port0"
+        port = "port1" if value_of(dut.port1__arvalid) else "port0"
         for response, last in ((first, 0), (second, 1)):
             getattr(dut, f"{port}__rvalid").value, getattr(dut, f"{port}__rdata").value = 1, 0
             getattr(dut, f"{port}__rresp").value, getattr(dut, f"{port}__rlast").value = response, last
             await RisingEdge(dut.clk)
         getattr(dut, f"{port}__rvalid").value = 0
         assert await until(dut, "wide__rvalid") == ReadPorts.DATA_LATENCY
-        assert (int(dut.wide__rresp.value), int(dut.wide__rlast.value)) == (both, 1)
+        assert (value_of(dut.wide__rresp), value_of(dut.wide__rlast)) == (both, 1)
         await ClockCycles(dut.clk, 2)
 
 

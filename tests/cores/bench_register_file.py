@@ -10,6 +10,7 @@ from cores.arch.registers import COUNTER_BITS, COUNTERS, MAGIC, VERSION, Control
 from cores.config import NpuConfig
 from tests.bench import bench_parameters
 from tests.cores.bus_models import start, watch_stable
+from tests.cores.pins import value_of
 
 CONFIG = NpuConfig.from_dict(bench_parameters()["config"])
 #: Bits that writable registers keep.
@@ -54,10 +55,10 @@ async def writable_registers_keep_what_is_written(dut, stall):
         else:
             assert await master.read_dword(address_of(name)) == model[name], name
     await ClockCycles(dut.clk, 2)
-    assert int(dut.program_address.value) == model["program_high"] << 32 | model["program_low"]
-    assert int(dut.data_address.value) == model["data_high"] << 32 | model["data_low"]
+    assert value_of(dut.program_address) == model["program_high"] << 32 | model["program_low"]
+    assert value_of(dut.data_address) == model["data_high"] << 32 | model["data_low"]
     for name in SHOWN:
-        assert int(getattr(dut, name).value) == model[name], name
+        assert value_of(dut[name]) == model[name], name
 
 
 @cocotb.test(timeout_time=1, timeout_unit="ms")
@@ -84,10 +85,10 @@ async def control_needs_its_strobe(dut):
     for strobe in (0b1110, 0b0001):
         dut.bus__wstrb.value = strobe
         await RisingEdge(dut.clk)
-        while not int(dut.bus__awready.value):
+        while not value_of(dut.bus__awready):
             await RisingEdge(dut.clk)
         await RisingEdge(dut.clk)       # a command comes with the answer
-        assert int(dut.start.value) == strobe & 1
+        assert value_of(dut.start) == strobe & 1
     dut.bus__awvalid.value = dut.bus__wvalid.value = 0
 
 
@@ -136,7 +137,7 @@ async def control_pulses(dut):
     async def watch():
         while True:
             await RisingEdge(dut.clk)
-            flags = [flag for flag, port in ports.items() if int(port.value)]
+            flags = [flag for flag, port in ports.items() if value_of(port)]
             if flags:
                 pulses.append(sum(flags))
 
@@ -193,7 +194,7 @@ async def counters_are_caught_when_they_come_by(dut):
             dut.counter_valid.value = 0
             await RisingEdge(dut.clk)
             # Before the first address simulators of four states do not know it.
-            if dut.counter_select.value.is_resolvable and int(dut.counter_select.value) == visit:
+            if dut.counter_select.value.is_resolvable and value_of(dut.counter_select) == visit:
                 dut.counter_valid.value = 1
                 await RisingEdge(dut.clk)
                 dut.counter_valid.value = 0

@@ -16,6 +16,7 @@ from cores.store.chain import Chain
 from cores.store.requantizer import PixelIssue, Requantizer
 from cores.store.requantizer_lane import ChannelLayout
 from tests.bench import bench_parameters
+from tests.cores.pins import value_of
 from tests.cores.store_chain import Operations, chain_of, chain_result, kept_chain, random_chain, second_stage
 from tests.cores.store_values import pack, random_channels, random_sources
 
@@ -94,9 +95,9 @@ async def block(dut, rng: np.random.Generator, channels, source: np.ndarray, *, 
             issued += 1
         dut.residual.value = residuals.pop(cycle, random.getrandbits(8 * LANES))
         await FallingEdge(dut.clk)
-        assert int(dut.output_valid.value) == (cycle in due)
-        if int(dut.output_valid.value):
-            values = np.frombuffer(int(dut.output.value).to_bytes(LANES, "little"), np.int8)
+        assert value_of(dut.output_valid) == (cycle in due)
+        if value_of(dut.output_valid):
+            values = np.frombuffer(value_of(dut.output).to_bytes(LANES, "little"), np.int8)
             assert (values == wanted[:, done, 0]).all(), (
                 f"pixel {done}: {values}, not {wanted[:, done, 0]}; source {source[:, done]}, "
                 f"channels {channels}, {chain}")

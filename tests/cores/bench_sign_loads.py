@@ -15,6 +15,7 @@ from sim.storage import entry_places
 from tests.bench import bench_parameters
 from tests.cores.bench_gather import GatherProgram, random_gather
 from tests.cores.load_surroundings import REGION, Surroundings
+from tests.cores.pins import value_of
 
 CONFIG = NpuConfig.from_dict(bench_parameters()["config"])
 LANES = CONFIG.beat_bytes
@@ -65,9 +66,9 @@ class SignSurroundings(Surroundings):
         dut = self.dut
         while True:
             await RisingEdge(dut.clk)
-            enable = int(dut.write__enable.value)
+            enable = value_of(dut.write__enable)
             if enable:
-                mask, value, entry, zero = (int(port.value) for port in (
+                mask, value, entry, zero = (value_of(port) for port in (
                     dut.write__bytes, dut.write__data, dut.write__address, dut.write__zero))
                 for bank in range(CONFIG.banks):
                     number = bank % CONFIG.write_lanes
@@ -76,7 +77,7 @@ class SignSurroundings(Surroundings):
                                      bool(zero >> 2 * number + HALVES[lane] & 1) if lane in HALVES else None)
                                     for lane in range(LANES) if enable >> bank & mask >> lane & 1]
                 self.write_cycles.append(self.cycle)
-            if int(dut.post_compute.value):
+            if value_of(dut.post_compute):
                 self.posts.append((len(self.writes), *map(len, self.rings.values())))
             self.note_error()
 
@@ -88,7 +89,7 @@ async def run(dut, program: SignProgram, **options) -> SignSurroundings:
     await around.end(lambda: around.errors or all(
         len(seen) >= len(wanted) for seen, wanted in zip([around.writes, around.posts], expected, strict=True)))
     around.check()
-    assert int(dut.idle.value)
+    assert value_of(dut.idle)
     return around
 
 

@@ -12,6 +12,7 @@ from cores.store.sign_packer import SignPacker
 from sim.signs import pack_map
 from tests.bench import bench_parameters
 from tests.cores.bus_models import start
+from tests.cores.pins import value_of
 
 CONFIG = NpuConfig.from_dict(bench_parameters()["config"])
 LANES, LATENCY = CONFIG.ic_lanes, SignPacker.LATENCY
@@ -40,8 +41,8 @@ async def run(dut, rows: list[np.ndarray], *, idle: float = 0.0) -> int:
         dut.signs.value = (random.getrandbits(LANES) if pixel is None else
                            sum(int(value >= 0) << lane for lane, value in enumerate(pixel)))
         await FallingEdge(dut.clk)
-        assert int(dut.completes.value) == completes, f"cycle {cycle}"
-        assert int(dut.beat.value) == due.get(cycle, 0), f"cycle {cycle}: {int(dut.beat.value):x}, not {due.get(cycle)}"
+        assert value_of(dut.completes) == completes, f"cycle {cycle}"
+        assert value_of(dut.beat) == due.get(cycle, 0), f"cycle {cycle}: {value_of(dut.beat):x}, not {due.get(cycle)}"
         await RisingEdge(dut.clk)
         cycle += 1
 

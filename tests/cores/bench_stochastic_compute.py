@@ -10,6 +10,7 @@ from sim.stochastic.fast import accumulate
 from sim.stochastic.streams import Streams
 from tests.bench import bench_parameters
 from tests.cores.compute_environment import CONFIG, PX, TM, TN, WEIGHT_KINDS, Environment, Tile, random_weights, start
+from tests.cores.pins import value_of
 from tests.cores.stochastic_values import random_streams, random_values
 
 if CONFIG.binary_rows:
@@ -102,7 +103,7 @@ async def sums(dut, stall, shift):
         np.testing.assert_array_equal(await environment.read_bank(number % 2, tile), expected)
         environment.pooled.clear()
         assert not environment.weights and not environment.errors
-    await environment.until(lambda: dut.idle.value == 1, 100)
+    await environment.until(lambda: value_of(dut.idle), 100)
 
 
 @cocotb.test()

@@ -13,6 +13,7 @@ from cores.compute.weight_loader import WeightLoader
 from cores.config import NpuConfig
 from tests.bench import bench_parameters
 from tests.cores.bus_models import start
+from tests.cores.pins import value_of
 from tests.cores.store_values import pack
 
 CONFIG = NpuConfig.from_dict(bench_parameters()["config"])
@@ -100,15 +101,15 @@ async def run(dut, steps: list[Step], *, idle: float, stall: float, cycles: int 
         dut.release.value = int(cycle == released_at - 1)
         await FallingEdge(dut.clk)
         for port, value in checks.pop(cycle, []):
-            found = int(getattr(dut, port).value)
+            found = value_of(dut[port])
             assert found == value, f"{port} of step {len(starts) - 1}: {found:x}, not {value:x}"
-        if int(dut.ready.value) and cycle > released_at and random.random() >= stall:
+        if value_of(dut.ready) and cycle > released_at and random.random() >= stall:
             step = steps[len(starts)]
             released_at = cycle + step.taken
             for (port, when), value in zip(step.due(released_at), step.values, strict=True):
                 checks.setdefault(when, []).append((port, value))
             starts.append(cycle)
-        if level and int(dut.beats__ready.value):
+        if level and value_of(dut.beats__ready):
             taken, level = taken + 1, level - 1
             assert place or number <= len(starts), "a beat of a step that is not described"
         await RisingEdge(dut.clk)
@@ -153,5 +154,5 @@ async def reset_in_mid_stream(dut):
         rng = await begin(dut)
         await run(dut, [Step.random(rng) for _ in range(20)], idle=0.2, stall=0.2, cycles=cycles)
         rng = await begin(dut)
-        assert not int(dut.ready.value)
+        assert not value_of(dut.ready)
         await run(dut, [Step.random(rng) for _ in range(5)], idle=0.0, stall=0.0)

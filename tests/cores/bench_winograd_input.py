@@ -11,6 +11,7 @@ from cores.config import NpuConfig
 from cores.load.winograd.winograd_input import TileEntry, TileLoad
 from tests.bench import bench_parameters
 from tests.cores.bus_models import collect, send, start
+from tests.cores.pins import value_of
 from tests.cores.winograd_values import TileBox, random_tile_box
 
 CONFIG = NpuConfig.from_dict(bench_parameters()["config"])
@@ -47,11 +48,11 @@ class Bench:
         while True:
             await RisingEdge(self.dut.clk)
             self.cycle += 1
-            if int(self.dut.overrun.value):
-                self.overruns.append(int(self.dut.index.value))
+            if value_of(self.dut.overrun):
+                self.overruns.append(value_of(self.dut.index))
 
     async def announce(self, box: TileBox) -> None:
-        assert int(self.dut.idle.value)
+        assert value_of(self.dut.idle)
         self.dut.load.value, self.dut.start.value = TileLoad.const(box.load).as_bits(), 1
         await RisingEdge(self.dut.clk)
         self.dut.start.value, self.dut.load.value = 0, random.getrandbits(len(self.dut.load))
@@ -62,7 +63,7 @@ class Bench:
         await self.announce(box)
         await send(self.dut, "pixels", box.beats, idle=self.stall)
         for _ in range(200 * len(box.entries)):
-            if int(self.dut.idle.value):
+            if value_of(self.dut.idle):
                 break
             await RisingEdge(self.dut.clk)
         assert len(self.entries) == len(box.entries), f"{len(self.entries)} entries of {len(box.entries)}"

@@ -12,6 +12,7 @@ from cores.config import NpuConfig
 from cores.load.winograd.winograd_lines import TilePixel, WinogradLines
 from tests.bench import bench_parameters
 from tests.cores.bus_models import send, start
+from tests.cores.pins import value_of
 
 CONFIG = NpuConfig.from_dict(bench_parameters()["config"])
 LANES, PIXEL = CONFIG.ic_lanes, TilePixel(CONFIG)
@@ -51,12 +52,12 @@ class Bench:
         dut = self.dut
         while True:
             await FallingEdge(dut.clk)
-            self.malformed += int(dut.malformed.value)
-            self.taken += int(dut.pixels__valid.value) & int(dut.pixels__ready.value)
+            self.malformed += value_of(dut.malformed)
+            self.taken += value_of(dut.pixels__valid) & value_of(dut.pixels__ready)
 
     async def _wait(self) -> None:
         await FallingEdge(self.dut.clk)
-        while not int(self.dut.valid.value):
+        while not value_of(self.dut.valid):
             await RisingEdge(self.dut.clk)
             await FallingEdge(self.dut.clk)
 
@@ -64,9 +65,9 @@ class Bench:
         """``reads`` pixels of four ``rows`` (4, cols, LANES), then release what the next row of tiles has no use of."""
         dut = self.dut
         await self._wait()
-        assert int(dut.block_end.value) == block_end, (block_end, end)
-        assert not block_end or int(dut.end.value) == end, (block_end, end)
-        swapped = int(dut.swapped.value)
+        assert value_of(dut.block_end) == block_end, (block_end, end)
+        assert not block_end or value_of(dut.end) == end, (block_end, end)
+        swapped = value_of(dut.swapped)
         for _ in range(reads):
             await RisingEdge(dut.clk)
             column, upper, lower = random.randrange(rows.shape[1]), random.getrandbits(1), random.getrandbits(1)
@@ -74,11 +75,11 @@ class Bench:
             await RisingEdge(dut.clk)
             dut.column.value = random.randrange(rows.shape[1])
             await FallingEdge(dut.clk)
-            found = int(dut.read.value)
+            found = value_of(dut.read)
             parts = [found >> CONFIG.beat_bits * side & (1 << CONFIG.beat_bits) - 1 for side in range(2)]
             pixels = [word(rows[upper, column]), word(rows[2 + lower, column])]
             assert parts == (pixels[::-1] if swapped else pixels), f"column {column}, rows {upper}, {2 + lower}"
-            assert int(dut.valid.value) and int(dut.swapped.value) == swapped
+            assert value_of(dut.valid) and value_of(dut.swapped) == swapped
             while random.random() < pause:
                 await RisingEdge(dut.clk)
         await RisingEdge(dut.clk)
@@ -96,7 +97,7 @@ class Bench:
                                         reads=reads, pause=pause)
         await sender
         await FallingEdge(self.dut.clk)
-        assert not int(self.dut.valid.value) and not self.malformed
+        assert not value_of(self.dut.valid) and not self.malformed
         await RisingEdge(self.dut.clk)
 
 
@@ -138,7 +139,7 @@ async def eight_rows_and_no_more(dut):
             await RisingEdge(dut.clk)
         await ClockCycles(dut.clk, WinogradLines.LATENCY)
         await FallingEdge(dut.clk)
-        assert int(dut.valid.value) == there, "four rows are there, or all but a pixel of them"
+        assert value_of(dut.valid) == there, "four rows are there, or all but a pixel of them"
     await ClockCycles(dut.clk, ROWS * cols)
     assert bench.taken == ROWS * cols + WinogradLines.AHEAD, "pixels wait in front of them"
     await bench.row_of_tiles(box[0, :4], block_end=False, end=True, reads=3, pause=0.0)

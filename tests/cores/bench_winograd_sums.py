@@ -8,6 +8,7 @@ from cocotb.triggers import FallingEdge, RisingEdge
 
 from sim.golden import winograd_output
 from tests.cores.bus_models import start
+from tests.cores.pins import value_of
 
 #: Positions of which a pixel is the sum.
 TERMS = 9
@@ -41,13 +42,13 @@ class Bench:
         for term in range(terms):
             while random.random() < self.idle:
                 await self.cycle(step=False)
-            assert (int(dut.row.value), int(dut.col.value)) == place
-            assert int(dut.first.value) == (term == 0) and int(dut.last.value) == (term == TERMS - 1)
-            position = int(dut.position.value)
+            assert (value_of(dut.row), value_of(dut.col)) == place
+            assert value_of(dut.first) == (term == 0) and value_of(dut.last) == (term == TERMS - 1)
+            position = value_of(dut.position)
             assert position not in seen, (position, seen)
             seen.add(position)
-            before = 0 if int(dut.first.value) else total
-            total = int(sums.flat[position]) + (-before if int(dut.negate.value) else before)
+            before = 0 if value_of(dut.first) else total
+            total = int(sums.flat[position]) + (-before if value_of(dut.negate) else before)
             await self.cycle(step=True, following=following if term == TERMS - 1 else None)
         if terms == TERMS:
             expected = int(winograd_output(sums)[place])
@@ -55,7 +56,7 @@ class Bench:
 
     async def plain(self, steps: int) -> None:
         for _ in range(steps):
-            assert int(self.dut.first.value) and int(self.dut.last.value)
+            assert value_of(self.dut.first) and value_of(self.dut.last)
             await self.cycle(step=random.random() >= self.idle)
 
 

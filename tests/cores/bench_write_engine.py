@@ -8,10 +8,11 @@ from cocotbext.axi import AxiRamWrite, AxiWriteBus
 
 from cores.arch.axi import AxiResponse
 from cores.arch.error_codes import ErrorCode
-from cores.bus.axi import ErrorReport, write_run_layout
+from cores.bus.axi import write_run_layout
 from cores.config import NpuConfig
 from tests.bench import bench_parameters
 from tests.cores.bus_models import PipelinedMemory, send, start, watch_stable
+from tests.cores.pins import reported, value_of
 
 CONFIG = NpuConfig.from_dict(bench_parameters()["config"])
 BYTES = CONFIG.beat_bytes
@@ -55,14 +56,14 @@ def watch_bus(dut):
 async def count_pulses(signal, clock, pulses: list) -> None:
     while True:
         await RisingEdge(clock)
-        if int(signal.value):
+        if value_of(signal):
             pulses.append(1)
 
 
 async def settle(dut, limit: int = 20_000) -> None:
     for _ in range(limit):
         await RisingEdge(dut.clk)
-        if int(dut.idle.value):
+        if value_of(dut.idle):
             return
     raise AssertionError("the bus did not come to rest")
 
@@ -163,9 +164,8 @@ async def error_response_is_reported(dut, response):
     async def watch():
         while True:
             await RisingEdge(dut.clk)
-            report = ErrorReport.from_bits(int(dut.error.value))
-            if report.valid:
-                reports.append((report.code, report.index))
+            if report := reported(value_of(dut.error)):
+                reports.append(report)
 
     tasks.append(cocotb.start_soon(watch()))
     runs = [run(4096 * k, 3, last=True, post=True, index=1000 + k) for k in range(10)]
@@ -196,7 +196,7 @@ async def halt_completes_the_bursts_without_strobes(dut):
         dut.halt.value = 1
         await RisingEdge(dut.clk)
         await RisingEdge(dut.clk)
-        issued, strobed = len(memory.writes) + int(dut.axi__awvalid.value), len(memory.strobes)
+        issued, strobed = len(memory.writes) + value_of(dut.axi__awvalid), len(memory.strobes)
         await settle(dut)
         assert len(memory.writes) <= issued, "a burst began after halt"
         # At most the beat that was waiting on the bus still has its strobes.

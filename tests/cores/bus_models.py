@@ -7,9 +7,11 @@ from types import SimpleNamespace
 
 import cocotb
 from cocotb.clock import Clock
+from cocotb.task import Task
 from cocotb.triggers import RisingEdge, ValueChange
 
 from tests.bench import produced_streams
+from tests.cores.pins import value_of
 
 __all__ = [
     "PipelinedMemory", "burst_crosses_page", "collect", "send", "start", "watch_resolved", "watch_stable",
@@ -43,7 +45,7 @@ async def send(dut, name: str, items, *, idle: float = 0.0) -> None:
             await RisingEdge(dut.clk)
         valid.value, payload.value = 1, item
         await RisingEdge(dut.clk)
-        while not int(ready.value):
+        while not value_of(ready):
             await RisingEdge(dut.clk)
     valid.value = 0
 
@@ -55,14 +57,22 @@ async def collect(dut, name: str, sink: Callable[[int], None], *, stall: float =
         willing = random.random() >= stall
         ready.value = willing
         await RisingEdge(dut.clk)
-        if willing and int(valid.value):
-            sink(int(payload.value))
+        if willing and value_of(valid):
+            sink(value_of(payload))
+
+
+#: Tasks of the latest `watch_streams`.
+_watches: list[Task] = []
 
 
 def watch_streams(dut) -> None:
-    """Hold the streams that the component produces to the stream rule: an offer stands until it is taken."""
-    for name in produced_streams():
-        cocotb.start_soon(watch_stable(dut, f"{name}__", ("payload",)))
+    """Hold the streams that the component produces to the stream rule: an offer stands until it is taken.
+
+    A bench that starts anew calls it again, which ends what watched before: two see what one sees.
+    """
+    while _watches:
+        _watches.pop().cancel()
+    _watches.extend(cocotb.start_soon(watch_stable(dut, f"{name}__", ("payload",))) for name in produced_streams())
 
 
 async def watch_stable(dut, prefix: str, names: tuple[str, ...]) -> None:
@@ -74,11 +84,11 @@ async def watch_stable(dut, prefix: str, names: tuple[str, ...]) -> None:
     waiting = None
     while True:
         await RisingEdge(dut.clk)
-        offered, taken = int(valid.value), int(ready.value)
+        offered, taken = value_of(valid), value_of(ready)
         # What is taken at once need not be looked at.
-        now = tuple(int(signal.value) for signal in signals) if offered and (waiting or not taken) else None
+        now = tuple(value_of(signal) for signal in signals) if offered and (waiting or not taken) else None
         assert waiting is None or now == waiting, f"{prefix}: {names} went from {waiting} to {now} before ready"
-        waiting = None if taken or int(dut.rst.value) else now
+        waiting = None if taken or value_of(dut.rst) else now
 
 
 async def watch_resolved(signal) -> None:
@@ -137,10 +147,10 @@ class PipelinedMemory:
             await RisingEdge(dut.clk)
             self.cycle += 1
             if offered:
-                assert int(axi.rready.value), "read data must always be taken"
+                assert value_of(axi.rready), "read data must always be taken"
                 self._note_beat()
-            if ready and int(axi.arvalid.value):
-                address, length = int(axi.araddr.value), int(axi.arlen.value)
+            if ready and value_of(axi.arvalid):
+                address, length = value_of(axi.araddr), value_of(axi.arlen)
                 assert not burst_crosses_page(address, length, self.beat_bytes), (address, length)
                 self.reads.append((address, length))
                 response = self.fail(address)
@@ -162,14 +172,14 @@ class PipelinedMemory:
             await RisingEdge(dut.clk)
             self.cycle += 1
             if answer:
-                assert int(axi.bready.value), "responses must always be taken"
-            if take_address and int(axi.awvalid.value):
-                address, length = int(axi.awaddr.value), int(axi.awlen.value)
+                assert value_of(axi.bready), "responses must always be taken"
+            if take_address and value_of(axi.awvalid):
+                address, length = value_of(axi.awaddr), value_of(axi.awlen)
                 assert not burst_crosses_page(address, length, self.beat_bytes), (address, length)
                 self.writes.append((address, length))
                 addresses.append((address, length))
-            if take_beat and int(axi.wvalid.value):
-                beats.append((int(axi.wdata.value), int(axi.wstrb.value), int(axi.wlast.value)))
+            if take_beat and value_of(axi.wvalid):
+                beats.append((value_of(axi.wdata), value_of(axi.wstrb), value_of(axi.wlast)))
                 self.strobes.append(beats[-1][1])
                 self._note_beat()
             while addresses and beats:

@@ -11,12 +11,11 @@ from cores.arch.instruction import Instruction, encode
 from cores.arch.instruction_layout import QueuedInstruction
 from cores.arch.isa import Opcode, StepKind
 from cores.arch.numerics import POOL_WIDTH
-from cores.bus.axi import ErrorReport
 from cores.config import NpuConfig
 from tests.bench import bench_parameters
 from tests.cores.binary_values import pack_bits
 from tests.cores.bus_models import watch_streams
-from tests.cores.pins import Pins
+from tests.cores.pins import Pins, reported
 
 CONFIG = NpuConfig.from_dict(bench_parameters()["config"])
 PX, TN, TM, DN = CONFIG.pixel_lanes, CONFIG.ic_lanes, CONFIG.oc_lanes, CONFIG.nnz_lanes
@@ -213,10 +212,8 @@ class Environment(Pins):
         assert self.load_level >= 0 and self.store_level >= 0
         self.loads_posted += self.sample("post_load")
         self.stores_posted += self.sample("post_store")
-        report = self.sample("error")
-        if report & 1:      # valid
-            error = ErrorReport.from_bits(report)
-            self.errors.append((error.code, error.index))
+        if error := reported(self.sample("error")):
+            self.errors.append(error)
         await RisingEdge(dut.clk)
 
     async def until(self, condition, limit: int = 60_000):

@@ -11,14 +11,14 @@ from cocotb.triggers import FallingEdge, RisingEdge
 from cores.arch.axi import AxiResponse
 from cores.arch.instruction_layout import QueuedInstruction
 from cores.arch.registers import ENGINE_STATES
-from cores.bus.axi import ErrorReport, read_request_layout
+from cores.bus.axi import read_request_layout
 from cores.config import NpuConfig
 from cores.load.gather.byte_window import ByteWindow
 from cores.load.gather.run_gatherer import RunGatherer
 from tests.bench import bench_parameters
 from tests.cores.bus_models import watch_streams
 from tests.cores.load_stimulus import LoadStimulus
-from tests.cores.pins import Pins
+from tests.cores.pins import Pins, reported
 
 CONFIG = NpuConfig.from_dict(bench_parameters()["config"])
 REQUEST = read_request_layout(CONFIG)
@@ -196,9 +196,8 @@ class Environment(Pins):
             assert self.posts < len(self.posts_due), "a token is posted too many"
             assert self.delivered >= self.posts_due[self.posts], "a token is posted before the last write"
             self.posts += 1
-        error = ErrorReport.from_bits(self.sample("error"))
-        if error.valid:
-            self.errors.append((error.code, error.index))
+        if error := reported(self.sample("error")):
+            self.errors.append(error)
             self.error_cycles.append(self.cycle)
         self.states.append(ENGINE_STATES["load"][self.sample("state")])
         self.cycle += 1

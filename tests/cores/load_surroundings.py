@@ -2,6 +2,7 @@
 
 import random
 from collections import deque
+from functools import cache
 
 import cocotb
 import numpy as np
@@ -12,17 +13,18 @@ from cores.arch.instruction import Instruction, encode
 from cores.arch.instruction_layout import QueuedInstruction
 from cores.arch.isa import Opcode
 from cores.buffers.input_buffer import LocalBeat
-from cores.bus.axi import ErrorReport, read_data_layout, read_request_layout
+from cores.bus.axi import read_data_layout, read_request_layout
 from cores.config import NpuConfig
 from cores.load.buffer_writer import BufferWriter
 from sim.golden import winograd_input
 from sim.storage import entry_places
 from tests.bench import bench_parameters
 from tests.cores.bus_models import collect, send, start
+from tests.cores.pins import reported, value_of
 
 CONFIG = NpuConfig.from_dict(bench_parameters()["config"])
 BYTES = CONFIG.beat_bytes
-REQUEST, DATA = read_request_layout(CONFIG), read_data_layout(CONFIG)
+REQUEST, DATA, LOCAL = read_request_layout(CONFIG), read_data_layout(CONFIG), LocalBeat(CONFIG)
 BASE = 0x1234_5000
 REGION = 5000
 
@@ -30,6 +32,12 @@ REGION = 5000
 def content(beat: int) -> int:
     """What the data region holds at ``beat``."""
     return (beat + 1) * 0x9E3779B97F4A7C15F39CC0605CEDC8341082276BF3A27251F86C6A11D0C18E95 & (1 << 8 * BYTES) - 1
+
+
+@cache
+def answer(beat: int, last: bool, response: int) -> int:
+    """The memory's answer with ``beat``, as bits; made once of each, as Amaranth takes its time for it."""
+    return DATA.const({"valid": 1, "data": content(beat), "last": last, "response": response}).as_bits()
 
 
 def pixel(beat: int) -> np.ndarray:
@@ -218,13 +226,12 @@ class Surroundings:
             value = 0
             if pending and pending[0][0] <= self.cycle and random.random() >= self.stall:
                 _, beat, last = pending.popleft()
-                fields = {"valid": 1, "data": content(beat), "last": last, "response": self.fail(beat)}
-                value = DATA.const(fields).as_bits()
+                value = answer(beat, last, self.fail(beat))
             dut.response.value = value
             await RisingEdge(dut.clk)
             self.cycle += 1
-            if ready and int(dut.request__valid.value):
-                request = REQUEST.from_bits(int(dut.request__payload.value))
+            if ready and value_of(dut.request__valid):
+                request = REQUEST.from_bits(value_of(dut.request__payload))
                 first, rest = divmod(request.address - BASE, BYTES)
                 beats = request.length + 1
                 assert not rest
@@ -239,7 +246,7 @@ class Surroundings:
         level = 0
         while True:
             await RisingEdge(self.dut.clk)
-            taken = int(take_port.value)
+            taken = value_of(take_port)
             assert taken <= level, f"takes {taken} tokens of {level}"
             given = int(left > 0 and random.random() < 0.05 + 0.95 * (self.stall == 0))
             level, left = level - taken + given, left - given
@@ -251,41 +258,41 @@ class Surroundings:
         if random.random() < self.stall:
             beat = {"enable": 1 << random.randrange(CONFIG.banks), "address": random.randrange(CONFIG.input_depth),
                     "payload": random.getrandbits(CONFIG.beat_bits)}
-        self.dut.kept.value = LocalBeat(CONFIG).const(beat).as_bits() if beat else 0
+        self.dut.kept.value = LOCAL.const(beat).as_bits() if beat else 0
         return beat
 
     async def _watch(self) -> None:
         dut, kept = self.dut, deque([None] * (1 + BufferWriter.latency(CONFIG)))
         while True:
             await RisingEdge(dut.clk)
-            enable = int(dut.write__enable.value)
+            enable = value_of(dut.write__enable)
             if CONFIG.local_store:
                 kept.append(self._keep())
                 if wanted := kept.popleft():
                     shift = wanted["enable"].bit_length() - 1
-                    data = int(dut.write__data.value) >> shift % CONFIG.write_lanes * CONFIG.entry_bits
-                    found = enable, int(dut.write__address.value), data & (1 << CONFIG.entry_bits) - 1
+                    data = value_of(dut.write__data) >> shift % CONFIG.write_lanes * CONFIG.entry_bits
+                    found = enable, value_of(dut.write__address), data & (1 << CONFIG.entry_bits) - 1
                     beat = entry(pixel(wanted["payload"]))
                     assert found == (wanted["enable"], wanted["address"], beat), f"{found}, not {wanted}"
                     if CONFIG.gather:
-                        assert int(dut.write__bytes.value) == (1 << BYTES) - 1
+                        assert value_of(dut.write__bytes) == (1 << BYTES) - 1
                     enable = 0
             if enable:
                 assert enable.bit_count() == 1
                 bank = enable.bit_length() - 1
-                beat = int(dut.write__data.value) >> bank % CONFIG.write_lanes * CONFIG.entry_bits
-                self.writes.append((bank, int(dut.write__address.value), beat & (1 << CONFIG.entry_bits) - 1))
+                beat = value_of(dut.write__data) >> bank % CONFIG.write_lanes * CONFIG.entry_bits
+                self.writes.append((bank, value_of(dut.write__address), beat & (1 << CONFIG.entry_bits) - 1))
                 if CONFIG.gather and self.program.geometry:
-                    assert int(dut.write__bytes.value) == (1 << BYTES) - 1
+                    assert value_of(dut.write__bytes) == (1 << BYTES) - 1
                 self.write_cycles.append(self.cycle)
-            if int(dut.post_compute.value):
+            if value_of(dut.post_compute):
                 self.posts.append((len(self.writes), *map(len, self.rings.values())))
             self.note_error()
 
     def note_error(self) -> None:
-        report = ErrorReport.from_bits(int(self.dut.error.value))
-        if report.valid and not self.errors:
-            self.errors.append((ErrorCode(report.code), report.index - 100))
+        report = reported(value_of(self.dut.error))
+        if report and not self.errors:
+            self.errors.append((report[0], report[1] - 100))
 
     def check(self) -> None:
         program = self.program
@@ -306,7 +313,7 @@ async def run(dut, program: Program, **options) -> Surroundings:
     found = [around.writes, around.posts, *around.rings.values()]
     await around.end(lambda: all(len(seen) >= len(wanted) for seen, wanted in zip(found, expected, strict=True)))
     around.check()
-    assert int(dut.idle.value)
+    assert value_of(dut.idle)
     return around
 
 
