@@ -10,10 +10,11 @@ from cores.arch.isa import Opcode, largest_field
 from gen.ir.graph import MAX_VALUES, output_size
 from gen.onnx.model import NodeError
 
-__all__ = ["MAX_KERNEL", "MAX_PADS", "WindowError", "Windows", "counts", "dilated", "resolve"]
+__all__ = ["MAX_KERNEL", "MAX_PADS", "MAX_STRIDE", "WindowError", "Windows", "counts", "dilated", "resolve"]
 
-#: Rows and columns of a kernel, and of padding at each side, that instructions have room for.
+#: Rows and columns of a kernel, and of padding at each side, and columns of a stride, that instructions have room for.
 MAX_KERNEL = largest_field(Opcode.COMPUTE_SET, "kernel_h")
+MAX_STRIDE = largest_field(Opcode.COMPUTE_SET, "stride")
 MAX_PADS = largest_field(Opcode.LOAD_ACT, "pad_top"), largest_field(Opcode.LOAD_SET, "pad_left")
 
 

@@ -11,11 +11,12 @@ from gen.onnx.channels import viewed
 from gen.onnx.context import Context
 from gen.onnx.edges import pad_integer, stored
 from gen.onnx.model import Node, NodeError
+from gen.onnx.permuted import permuted
 from gen.onnx.registry import Inputs, Registry, at
 from gen.onnx.transposed import as_pixels
 from gen.onnx.values import Padded, Real, Value, channels_shape
 from gen.onnx.weights import MAX_WEIGHTS, Kernel, bias_of, convolved, weights_of
-from gen.onnx.windows import MAX_KERNEL, MAX_PADS, Windows, dilated, resolve
+from gen.onnx.windows import MAX_KERNEL, MAX_PADS, MAX_STRIDE, Windows, dilated, resolve
 
 __all__ = ["HANDLERS", "convolution", "ungrouped"]
 
@@ -23,6 +24,8 @@ HANDLERS = Registry()
 
 #: Of an input, for padding of that many times what a layer has room for at most.
 _MOST_COPIES = 4
+#: Of an input, for the pieces of a long kernel, and for its padding.
+_MOST_PIECES = 16
 
 
 def ungrouped(weights: np.ndarray, groups: int) -> np.ndarray:
@@ -105,6 +108,49 @@ def _reaching(weights: np.ndarray, dilations: Sequence[int], windows: Windows, s
     return weights, replace(windows, kernel=(extent[0], extent[1]), pads=(pads[0], pads[1], pads[2], pads[3]))
 
 
+def _in_pieces(context: Context, source: Real, weights: np.ndarray, dilations: Sequence[int], windows: Windows,
+               pad_value: int, groups: int) -> tuple[Real, np.ndarray, Windows] | None:
+    """A convolution whose kernel is longer than the machine's along one axis, as one with shorter ones over several
+    copies of the input: each copy begins where its piece of the kernel does, and its channels are beside those of the
+    others, in each group. None for others, and for copies that no layer makes.
+    """
+    long = [axis for axis in (0, 1) if dilated(weights.shape[2:], dilations)[axis] > MAX_KERNEL]
+    if len(long) != 1:
+        return None
+    axis, step = long[0], dilations[long[0]]
+    taps, made, stride = weights.shape[2 + axis], windows.output[axis], windows.stride[axis]
+    pieces = -(-taps // ((MAX_KERNEL - 1) // step + 1))
+    each = -(-taps // pieces)
+    limits, left = np.array(MAX_PADS * 2), np.where(np.arange(4) % 2 == axis, windows.pads, 0)
+    if (left > _MOST_PIECES * limits).any() or pieces > _MOST_PIECES or axis == 1 and stride > MAX_STRIDE:
+        return None     # `gen.mapping.strides` makes columns channels
+    while left.any():
+        now = np.minimum(left, limits)
+        pads = int(now[0]), int(now[1]), int(now[2]), int(now[3])
+        number = (pad_value - source.zero_point) * source.scale
+        source, left = context.activation(stored(context.graph, Padded(context.node.name, source, pads, number))), (
+            left - now)
+    whole = source.order.reshape(1, groups, -1, *channels_shape(source.order.shape)[1:])    # type: ignore[index]
+    # What a copy lacks at its end meets taps of zero.
+    begins = np.minimum(np.arange((made - 1) * stride + (each - 1) * step + 1) + np.arange(
+        pieces)[:, None] * each * step, whole.shape[3 + axis] - 1)
+    copies = np.stack([whole.take(begin, 3 + axis) for begin in begins], 2)
+    stacked = replace(source, quantised=replace(source.quantised, order=copies.reshape(1, -1, *copies.shape[-2:])))
+    found = permuted(context.graph, stacked)
+    if found is None:
+        return None
+    size = list(weights.shape)
+    size[2 + axis] = each * pieces
+    filled = np.zeros(size, weights.dtype)
+    filled[:, :, :weights.shape[2], :weights.shape[3]] = weights
+    cut = np.concatenate(np.split(filled, pieces, 2 + axis), 1)
+    kernel = list(windows.kernel)
+    kernel[axis] = (each - 1) * step + 1
+    kept = [0 if place % 2 == axis else pad for place, pad in enumerate(windows.pads)]
+    return found, cut, replace(
+        windows, kernel=(kernel[0], kernel[1]), pads=(kept[0], kept[1], kept[2], kept[3]))
+
+
 @dataclass(frozen=True)
 class _Folded:
     """A map of one row, or of one column, in rows as long as it is from a tap of a kernel to the next: so the taps are
@@ -152,7 +198,8 @@ def _below(context: Context, source: Real, folded: _Folded) -> Real | None:
     "of shorter ones, as those of patch embeddings are. Groups other than depthwise without the blocks of zeros "
     "between them. Dilation along an axis, where the other is 1, without zeros, after a copy where it does not divide "
     "the length; any other as a kernel of 63x63 at most, of whose zeros those columns alone take time that are no "
-    "multiple of the pixels of a word apart. Taps that see nothing but padding are left out. A copy first "
+    "multiple of the pixels of a word apart. A longer kernel along one axis in pieces, up to "
+    f"{_MOST_PIECES}, each over a copy of the input. Taps that see nothing but padding are left out. A copy first "
     f"for more padding than the machine has, {MAX_PADS[0]} rows and {MAX_PADS[1]} columns a side, up to "
     f"{_MOST_COPIES} times that"))
 def convolution(context: Context, inputs: Inputs) -> Value:
@@ -181,9 +228,15 @@ def convolution(context: Context, inputs: Inputs) -> Value:
         whole = np.arange(weights.shape[0] * prod(windows.output)).reshape(weights.shape[0], -1)
         order = whole[:, :order[0, 0].size].reshape(order.shape)
     else:
+        number = source.zero_point if pad_value is None else pad_value
+        groups = int(node.attributes.get("group", 1))
+        cut = (_in_pieces(context, source, weights, dilations, windows, number, groups)
+               if groups > 0 and weights.shape[1] * groups == dims[0] else None)
+        if cut is not None:
+            source, weights, windows = cut
+            dims = context.graph.tensors[source.quantised.tensor].shape
         weights = _dilated(weights, dilations)
-        source, windows = _within_limits(context, source, windows,
-                                         source.zero_point if pad_value is None else pad_value)
+        source, windows = _within_limits(context, source, windows, number)
     groups = int(node.attributes.get("group", 1))
     depthwise = groups == dims[0] == weights.shape[0] > 1
     if groups < 1 or weights.shape[0] % groups:
