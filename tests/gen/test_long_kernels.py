@@ -38,3 +38,12 @@ def test_of_one_axis(rng: np.random.Generator, seed: int, tmp_path: Path) -> Non
     y = b.node("Conv", b.node("Relu", b.node("Conv", "x", b.weights(4, 4, 1))), b.weights(5, 4, 66), pads=[33, 32])
     samples = rng.normal(size=(2, 4, 180)).astype(np.float32)
     on_machine(quantized(b.model(y), samples, method="minmax").model, samples, NpuConfig.preset(16), seed, tmp_path)
+
+
+def test_of_all_pixels(rng: np.random.Generator, seed: int, tmp_path: Path) -> None:
+    """A kernel that covers its input is a matrix product, and stays one layer."""
+    b = FloatBuilder(rng, [1, 3, 1, 70])
+    y = b.node("Conv", b.node("Relu", b.same_conv("x", 3, 3, kernel=1)), b.weights(5, 3, 1, 70))
+    samples = rng.normal(size=(2, 3, 1, 70)).astype(np.float32)
+    made = quantized(b.model(y), samples, method="minmax").model
+    assert len(on_machine(made, samples, NpuConfig.preset(16), seed, tmp_path).graph.layers) == 2

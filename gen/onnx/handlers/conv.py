@@ -112,10 +112,12 @@ def _in_pieces(context: Context, source: Real, weights: np.ndarray, dilations: S
                pad_value: int, groups: int) -> tuple[Real, np.ndarray, Windows] | None:
     """A convolution whose kernel is longer than the machine's along one axis, as one with shorter ones over several
     copies of the input: each copy begins where its piece of the kernel does, and its channels are beside those of the
-    others, in each group. None for others, and for copies that no layer makes.
+    others, in each group. None for others, for copies that no layer makes, and for matrix products, which have as many
+    pixels as they like.
     """
     long = [axis for axis in (0, 1) if dilated(weights.shape[2:], dilations)[axis] > MAX_KERNEL]
-    if len(long) != 1:
+    covers = windows.kernel == context.graph.tensors[source.quantised.tensor].shape[1:] and not any(windows.pads)
+    if len(long) != 1 or covers and groups * weights.shape[1] > groups:
         return None
     axis, step = long[0], dilations[long[0]]
     taps, made, stride = weights.shape[2 + axis], windows.output[axis], windows.stride[axis]
@@ -130,7 +132,8 @@ def _in_pieces(context: Context, source: Real, weights: np.ndarray, dilations: S
         number = (pad_value - source.zero_point) * source.scale
         source, left = context.activation(stored(context.graph, Padded(context.node.name, source, pads, number))), (
             left - now)
-    whole = source.order.reshape(1, groups, -1, *channels_shape(source.order.shape)[1:])    # type: ignore[index]
+    channels, *size = context.graph.tensors[source.quantised.tensor].shape
+    whole = source.order.reshape(1, groups, channels // groups, *size)
     # What a copy lacks at its end meets taps of zero.
     begins = np.minimum(np.arange((made - 1) * stride + (each - 1) * step + 1) + np.arange(
         pieces)[:, None] * each * step, whole.shape[3 + axis] - 1)
@@ -139,9 +142,9 @@ def _in_pieces(context: Context, source: Real, weights: np.ndarray, dilations: S
     found = permuted(context.graph, stacked)
     if found is None:
         return None
-    size = list(weights.shape)
-    size[2 + axis] = each * pieces
-    filled = np.zeros(size, weights.dtype)
+    shape = list(weights.shape)
+    shape[2 + axis] = each * pieces
+    filled = np.zeros(shape, weights.dtype)
     filled[:, :, :weights.shape[2], :weights.shape[3]] = weights
     cut = np.concatenate(np.split(filled, pieces, 2 + axis), 1)
     kernel = list(windows.kernel)
