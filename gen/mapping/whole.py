@@ -6,14 +6,14 @@ A depthwise layer in windows finds rows with padding around them (`WindowRows`),
 (`Strips`), or rows if that is how it hands on its own result.
 """
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import accumulate, pairwise
+from itertools import accumulate, combinations, pairwise
 
 from cores.arch.isa import Queue
 from cores.config import NpuConfig
-from gen.ir.graph import Conv
 from gen.lowering.buffer_allocation import BufferAllocation, Chunk
 from gen.lowering.mapped import MappedLayer, PlacedLayer
 from gen.lowering.placed import in_buffer
@@ -23,12 +23,13 @@ from gen.lowering.verify import rows_of
 from gen.mapping.gather import GatherMapping
 from gen.mapping.pack import is_spread
 from gen.mapping.plain import ConvMapping, PlainMapping
+from gen.mapping.pool import PoolMapping
 from gen.mapping.trial import Trial
 from gen.mapping.windows import WindowGeometry, WindowMapping, in_windows
 from gen.memory.placement import Kept, RowsPlacement, Strips, WindowRows
 from gen.memory.region import Lifetime
 from gen.options import CompileOptions
-from gen.tiling.geometry import MAX_BLOCKS, SpatialTile, part_counts, split
+from gen.tiling.geometry import MAX_BLOCKS, MAX_KERNEL, Geometry, SpatialTile, part_counts, split
 from gen.tiling.schedule import Plan
 
 __all__ = ["WholeLayer", "keep_whole"]
@@ -38,8 +39,10 @@ __all__ = ["WholeLayer", "keep_whole"]
 _GAIN = 0.98
 
 
+_Layer = ConvMapping | PoolMapping
+
 #: Ways that are tried out.
-_CANDIDATES = 3
+_CANDIDATES = 4
 #: Tiles are tried that take this part of an accumulator bank.
 _SHARES = (1, 2, 4)
 
@@ -48,14 +51,14 @@ _SHARES = (1, 2, 4)
 class WholeLayer(Step):
     """A layer that finds its input in the input buffer, or leaves its result there, or both."""
 
-    mapping: ConvMapping
+    mapping: _Layer
     #: The form of its input, if that is there.
     source: Kept | None
     #: The form of its result, if that stays there, and the layer that reads it.
     target: Kept | None
-    reader: ConvMapping | None
+    reader: _Layer | None
     #: The reader and the layer that reads its result, if that stays there, too: its padding is loaded in advance.
-    beyond: tuple[ConvMapping, ConvMapping] | None = None
+    beyond: tuple[_Layer, _Layer] | None = None
     #: How many steps before it the place of its result is free.
     lead: int = 0
 
@@ -95,6 +98,8 @@ class WholeLayer(Step):
 
     def _compute(self, tiles: Tiles, placed: PlacedLayer, room: BufferAllocation) -> None:
         mapping, plan, config = self.mapping, self.mapping.plan, tiles.config
+        if isinstance(mapping, PoolMapping):
+            return _pool(tiles, placed, mapping, room)
         # After all loads so far, so that what it stores comes after them, too (`Step.follows_loads`).
         loaded = tiles.emitter.count(Queue.LOAD) - 1
         windows = isinstance(mapping, WindowMapping)
@@ -114,14 +119,29 @@ class WholeLayer(Step):
         room.last_reader = tiles.last_compute
 
 
+def _pool(tiles: Tiles, placed: PlacedLayer, mapping: PoolMapping, room: BufferAllocation) -> None:
+    """The values of a map as one long row, in pieces."""
+    plan, banks, loaded = mapping.plan, tiles.config.banks, tiles.emitter.count(Queue.LOAD) - 1
+    (spatial,) = plan.spatial_tiles
+    for blocks in mapping.output_blocks(1):
+        tile = tiles.begin(placed, plan.geometry, spatial, blocks)
+        for number, piece in enumerate(plan.pieces, start=1):
+            form = plan.geometry.piece(0, 0, *piece)
+            box = replace(form.spatial_tile(0, 1, 0, 1, tiles.config), row_pitch=spatial.row_pitch)
+            at = room.base + blocks.start * spatial.entries + piece[1][0] // banks
+            tile.pool(form, box, Chunk(blocks, BufferAllocation(at, spatial.entries), loaded),
+                      maximum=mapping.layer.maximum, first=number == 1, last=number == len(plan.pieces))
+    room.last_reader = tiles.last_compute
+
+
 @dataclass(frozen=True, eq=False)
 class WholeAfter(Step):
     """Layers that are a step together, and leave the last one's result in the input buffer; as of `WholeLayer`."""
 
     step: Step
     target: Kept
-    reader: ConvMapping
-    beyond: tuple[ConvMapping, ConvMapping] | None
+    reader: _Layer
+    beyond: tuple[_Layer, _Layer] | None
     lead: int
 
     @property
@@ -147,14 +167,14 @@ class WholeAfter(Step):
         self.step.emit(tiles, placed)
 
 
-def _prepare(tiles: Tiles, placed: PlacedLayer, beyond: tuple[ConvMapping, ConvMapping] | None) -> None:
+def _prepare(tiles: Tiles, placed: PlacedLayer, beyond: tuple[_Layer, _Layer] | None) -> None:
     """Take the room of a tensor that the next step writes, if it does, the result of the first of ``beyond``."""
     if beyond is not None:
         layer, reader = beyond
         _take(tiles, placed, layer.layer.output, reader)
 
 
-def _take(tiles: Tiles, placed: PlacedLayer, name: str, reader: ConvMapping) -> None:
+def _take(tiles: Tiles, placed: PlacedLayer, name: str, reader: _Layer) -> None:
     """Take the room of a tensor, and load what lies around its rows."""
     at = tiles.tensors[name]
     assert at.space == "buffer"
@@ -214,17 +234,18 @@ def _best_part(trial: Trial, layers: Sequence[MappedLayer], steps: Sequence[Step
     before, behind = _around(steps, places)
     bounds = list(accumulate((len(step.layers) for step in steps[places.start:places.stop]), initial=0))
     now = [0, *trial.ends([*before, *steps[places.start:places.stop], *behind])][len(before):]
-    ways = list[tuple[float, int, int, int]]()
+    ways = dict[tuple[int, int], tuple[float, int]]()
     for share in _SHARES:
         words = config.acc_depth // share
         whole = whole_steps(config, layers, words, early=False)
         if whole is not None and _fits(trial.mapped, [*before, *whole, *behind]):
             ends = [0, *trial.ends([*before, *whole, *behind])][len(before):]
             gains = [now[n] - ends[bound] for n, bound in enumerate(bounds)]
-            ways += [(gains[e] - gains[s], s, e, words)
-                     for s in range(len(bounds)) for e in range(s + 1, len(bounds)) if bounds[e] - bounds[s] > 1]
+            for low, high in combinations(range(len(bounds)), 2):
+                if bounds[high] - bounds[low] > 1:
+                    ways[low, high] = max(ways.get((low, high), (-math.inf, 0)), (gains[high] - gains[low], words))
     best, found = 0.0, None
-    for _, low, high, words in sorted(ways, reverse=True)[:_CANDIDATES]:
+    for (low, high), (_, words) in sorted(ways.items(), key=lambda way: way[1], reverse=True)[:_CANDIDATES]:
         part = layers[bounds[low]:bounds[high]]
         for after in (None, *([steps[places.start + low - 1]] if low or in_front else [])):
             start, stop = places.start + low - (after is not None), places.start + high
@@ -269,7 +290,8 @@ def _stays(mapped: MappedGraph, layers: Sequence[MappedLayer], number: int) -> b
     """Whether the layer after ``number`` alone reads its result, and both can do without memory for it."""
     one, other = layers[number:number + 2]
     name, layer = one.layer.output, other.layer
-    if not (isinstance(one, PlainMapping | GatherMapping | WindowMapping) and isinstance(layer, Conv)):
+    if not (isinstance(one, PlainMapping | GatherMapping | WindowMapping | PoolMapping)
+            and isinstance(other, ConvMapping | PoolMapping)):
         return False
     if layer.input != name or layer.operands != (name,) or name in (*layer.others, *mapped.packed):
         return False
@@ -289,7 +311,7 @@ def whole_steps(config: NpuConfig, layers: Sequence[MappedLayer], words: int, *,
     tensors are free before the first step, so that its loads do not wait behind those of padding; ``after``: the step
     that the first layer is the last one of.
     """
-    made = list[tuple[ConvMapping, Kept | None]]()      # from the last on, and the form of the input
+    made = list[tuple[_Layer, Kept | None]]()      # from the last on, and the form of the input
     form: Kept | None = None
     for number in reversed(range(len(layers))):
         found = (_laid(config, layers[number], form, words, kept=number > 0) if number or after is None
@@ -315,8 +337,10 @@ def whole_steps(config: NpuConfig, layers: Sequence[MappedLayer], words: int, *,
 
 
 def _laid(config: NpuConfig, layer: MappedLayer, target: Kept | None, words: int, *,
-          kept: bool) -> tuple[ConvMapping, Kept | None] | None:
+          kept: bool) -> tuple[_Layer, Kept | None] | None:
     """A layer whose result has the form ``target``, and the form of its input, None unless that is ``kept``."""
+    if isinstance(layer, PoolMapping):
+        return _pooling(config, layer, target) if kept else None
     if not isinstance(layer, ConvMapping):
         return None
     conv = layer.layer
@@ -355,6 +379,22 @@ def _last(config: NpuConfig, layer: MappedLayer, target: Kept | None) -> tuple[C
     if not isinstance(layer, ConvMapping):
         return None
     return (layer, None) if _suit(config, layer, layer.spatial_tiles, target) else None
+
+
+def _pooling(config: NpuConfig, layer: PoolMapping, target: Kept | None) -> tuple[PoolMapping, Strips] | None:
+    """A layer with one window, all of its map, as a long row."""
+    pool, (_, height, width) = layer.layer, layer.source.shape
+    if pool.kernel != (height, width) or any(pool.pads) or layer.target.shape[1:] != (1, 1):
+        return None
+    pixels, most = height * width, MAX_KERNEL // config.banks * config.banks
+    # The neighbours of a window are read as well, beyond the last block: that is the second place.
+    strips = Strips(-(-layer.source.shape[0] // config.ic_lanes), (0,), pixels, 2, config.banks)
+    geometry = Geometry((1, pixels), (1, 1), (0, 0, 0, 0), (1, pixels), (1, 1))
+    spatial = replace(geometry.spatial_tile(0, 1, 0, 1, config), row_pitch=strips.pitches[0])
+    pieces = tuple(((0, 1), (first, min(most, pixels - first))) for first in range(0, pixels, most))
+    if not _suit(config, layer, [spatial], target):
+        return None
+    return replace(layer, plan=Plan(geometry, (spatial,), 1, False, False, 0, 0, pieces)), strips
 
 
 def _relaid(mapping: ConvMapping, pitch: int, rows: int) -> ConvMapping:
@@ -415,7 +455,7 @@ def _loading(config: NpuConfig, layer: ConvMapping, target: Kept | None, words: 
         return _loading_windows(config, layer, target, words)
     if not (isinstance(layer, PlainMapping) and plan.geometry.output_size[0] == 1 < height):
         return None
-    mapping = _pointwise(config, layer, words, in_rows=True)
+    mapping = _pointwise(config, layer, words, in_rows=isinstance(target, WindowRows))
     if mapping is None:
         return None
     chunk = min(layer.input_blocks, plan.chunk)

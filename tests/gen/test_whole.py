@@ -1,10 +1,14 @@
 """Layers that hand on whole tensors in the input buffer: programs on the functional simulator, rules, cycles."""
 
 import random
+from dataclasses import replace
 
+import numpy as np
 import pytest
 
+from cores.arch.isa import Opcode
 from gen.ir.errors import CompileError
+from gen.ir.graph import Graph, Pool
 from gen.lowering.steps import Step
 from gen.lowering.verify import verify_mapped
 from gen.mapping import chained, fused, whole
@@ -15,9 +19,11 @@ from gen.mapping.trial import Trial
 from gen.mapping.whole import WholeAfter, WholeLayer
 from gen.memory.placement import Strips, WindowRows
 from gen.options import CompileOptions
+from sim.cycles import estimate
 from tests.compiled import compile_kept
-from tests.gen.test_chains import CONFIGS
+from tests.gen.test_chains import CONFIGS, ORDERS
 from tests.gen.test_compiler import run_and_compare
+from tests.gen.test_kept_tensors import chain
 from tests.random_layers import random_chains
 
 
@@ -28,7 +34,8 @@ def whole_always(monkeypatch: pytest.MonkeyPatch, chance: random.Random) -> None
     monkeypatch.setattr(Trial, "ends", lambda self, steps: [chance.randrange(1000) for _ in steps])
     monkeypatch.setattr(Trial, "cycles", lambda self, steps, limit=0.0: (
         20 + chance.random() - 9 * any(isinstance(step, ChainedLayers | FusedLayers) for step in steps)
-        - 15 * any(isinstance(step, WholeLayer) for step in steps)))
+        - 15 * any(isinstance(step, WholeLayer) for step in steps)
+        - chance.choice((0, 12)) * any(isinstance(step, WholeAfter) for step in steps)))
     monkeypatch.setattr(whole, "_GAIN", 1.0)
 
 
@@ -58,3 +65,37 @@ def test_random_chains(name, seed, always):
         after += sum(isinstance(step, WholeAfter) for step in mapped.steps)
         run_and_compare(program, graph, seed, ("load", "compute", "store", number))
     assert after and forms == {Strips, WindowRows}
+
+
+def pooled_graph(rng: np.random.Generator, size: tuple[int, int], *, maximum: bool) -> Graph:
+    """A pointwise layer, the mean or largest value of each channel, and a pointwise layer."""
+    graph = chain(rng, 20, 40, 40, 17, size=size, pooled=2)
+    first, pool, last = graph.layers
+    assert isinstance(pool, Pool)
+    count = size[0] * size[1]
+    stage = replace(pool.requantize, multiplier=np.full(40, (1 << 16) // (1 if maximum else count)))
+    pool = replace(pool, kernel=size, maximum=maximum, requantize=stage)
+    tensors = {name: replace(tensor, shape=(tensor.shape[0], 1, 1)) if name in ("t2", "t3") else tensor
+               for name, tensor in graph.tensors.items()}
+    return replace(graph, tensors=tensors, layers=(first, pool, last))
+
+
+@pytest.mark.parametrize("size", [(6, 7), (25, 5), (9, 9), (1, 3)], ids=str)
+@pytest.mark.parametrize("maximum", [False, True])
+def test_pools(size, maximum, always, rng):
+    """A map is one long row for a pool of all of it, in several pieces if that is longer than a window can be."""
+    graph, config = pooled_graph(rng, size, maximum=maximum), CONFIGS["256"]
+    program, _ = compile_kept(graph, config)
+    assert set(program.tensors) == {"t0", "t3"}
+    pools = [i for i in program.instructions if i.opcode is Opcode.POOL]
+    assert len(pools) == 3 * (1 + size[0] * size[1] // 60)
+    for order in ORDERS:
+        run_and_compare(program, graph, 1, (order,))
+
+
+def test_small_maps_gain():
+    """Depthwise and pointwise layers by turns, on a map of 8x8."""
+    graph, config = random_chains(5, count=3, max_channels=64, max_size=8), CONFIGS["256"]
+    before, after = (estimate(config, compile_kept(graph, config, fusion=mode)[0].code).cycles
+                     for mode in ("off", "auto"))
+    assert before > 1.1 * after

@@ -14,10 +14,10 @@ from gen.mapping.trial import Trial
 from sim.cycles import estimate
 from sim.errors import MachineError
 from sim.rtl import Bus, RtlMachine, run_program
-from tests.compiled import compile_random
+from tests.compiled import compile_kept, compile_random
 from tests.gen.test_chains import chain_always
 from tests.gen.test_kept_tensors import chain, compiled
-from tests.gen.test_whole import whole_always
+from tests.gen.test_whole import pooled_graph, whole_always
 from tests.random_layers import random_chains, random_pairs
 
 from .local_programs import copy_program
@@ -106,6 +106,15 @@ def test_random_whole_tensors(machine, seed, monkeypatch):
         ideal = check_on_rtl(machine, program, graph, seed + number, bus=Bus(), reused=True)
         assert abs(estimate(machine.config, program.code).cycles - ideal.cycles) <= max(0.005 * ideal.cycles, 12)
     assert found > 8
+
+
+@pytest.mark.parametrize("maximum", [False, True])
+def test_whole_pools(machine, seed, maximum, monkeypatch):
+    whole_always(monkeypatch, random.Random(seed))
+    graph = pooled_graph(np.random.default_rng(seed), (25, 5), maximum=maximum)
+    program, _ = compile_kept(graph, machine.config)
+    assert "t1" not in program.tensors
+    check_on_rtl(machine, program, graph, seed)
 
 
 @pytest.mark.full
