@@ -180,14 +180,33 @@ def _fitted(rows: Sequence[Sequence[float]], wanted: Sequence[float]) -> np.ndar
     scaled, target = np.asarray(rows, float) * weights[:, None], np.asarray(wanted, float) * weights
     best, least = np.zeros(scaled.shape[1]), math.inf
     for number in range(1, scaled.shape[1] + 1):
-        for chosen in itertools.combinations(range(scaled.shape[1]), number):
+        choices = np.array(list(itertools.combinations(range(scaled.shape[1]), number)))
+        for chosen, about in zip(choices, _about(scaled, target, choices), strict=True):
+            # A term more must be worth it: few machines are measured.
+            if about > least * 0.999:
+                continue
             factors = np.linalg.lstsq(scaled[:, chosen], target, rcond=None)[0]
             left = float(np.sum((scaled[:, chosen] @ factors - target) ** 2))
-            # A term more must be worth it: few machines are measured.
             if (factors >= 0).all() and left < least * 0.999 - 1e-9:
                 best, least = np.zeros(scaled.shape[1]), left
-                best[list(chosen)] = factors
+                best[chosen] = factors
     return best
+
+
+def _about(scaled: np.ndarray, target: np.ndarray, choices: np.ndarray) -> np.ndarray:
+    """A bit less than what each of the ``choices`` (N, terms) leaves of ``target``; infinite if a factor is negative.
+
+    All at once by their normal equations, in a tenth of the time of solving each well. They are not exact: a factor
+    counts as negative only where it surely is.
+    """
+    lengths = np.maximum(np.linalg.norm(scaled, axis=0), 1e-30)
+    unit = scaled / lengths
+    squares, products = (unit.T @ unit)[choices[:, :, None], choices[:, None, :]], (unit.T @ target)[choices]
+    factors = np.linalg.solve(squares + 1e-12 * np.eye(choices.shape[1]), products[:, :, None])[:, :, 0]
+    left = target @ target - 2 * np.sum(products * factors, axis=1) + np.einsum(
+        "ni,nij,nj->n", factors, squares, factors)
+    negative = (factors < -1e-3 * np.abs(factors).max(axis=1, keepdims=True)).any(axis=1)
+    return np.where(negative, math.inf, left * (1 - 1e-6) - 1e-6 * (target @ target))
 
 
 def _of_fabric(fabric: str) -> tuple[str, ...]:
