@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from amaranth.hdl import Cat
 
 from cores.config import NpuConfig
 from cores.store.value_table import ValueTable
@@ -15,6 +16,7 @@ CONFIGS = {str(lanes): NpuConfig(oc_lanes=lanes, ic_lanes=lanes, nnz_lanes=1, ta
 class TableBench(Bench):
     def __init__(self, config, **options):
         self.table, self.config = ValueTable(config), config
+        self._input, self._output = Cat(*self.table.values, self.table.valid), Cat(*self.table.output)
         super().__init__(self.table, **options)
 
     async def load(self, ctx, values, disabled=0.0):
@@ -44,13 +46,14 @@ class TableBench(Bench):
         return np.array(found, np.int8)
 
     async def _cycle(self, ctx, beat, found, came):
-        ctx.set(self.table.valid, beat is not None)
-        for lane in range(self.config.ic_lanes):
-            ctx.set(self.table.values[lane], int(self.rng.integers(-128, 128) if beat is None else beat[lane]))
+        values = self.rng.integers(-128, 128, self.config.ic_lanes) if beat is None else beat
+        # All at once: the design settles after each `set`.
+        ctx.set(self._input, int.from_bytes(values.astype(np.int8).tobytes(), "little")
+                | (beat is not None) << 8 * len(values))
         now = self.cycle
-        _, _, valid, *output = await ctx.tick().sample(self.table.output_valid, *self.table.output)
+        _, _, valid, output = await ctx.tick().sample(self.table.output_valid, self._output)
         if valid:
-            found.append(output)
+            found.append(np.frombuffer(output.to_bytes(self.config.ic_lanes, "little"), np.int8))
             came.append(now)
 
 
