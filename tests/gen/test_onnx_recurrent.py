@@ -163,6 +163,19 @@ def test_layers_of_several_steps(op: str, rng: Rng, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+def test_both_directions(rng: Rng, tmp_path: Path) -> None:
+    """Side by side as channels of each step, as readers of text have them: what reads them is on the accelerator."""
+    b = FloatBuilder(rng, [1, 3, 12])
+    y, rows = b.node("Transpose", "x", perm=[1, 0, 2]), _GATES["GRU"] * 6
+    b.nodes.append(helper.make_node(
+        "GRU", [y, b.weights(2, rows, 12), b.weights(2, rows, 6), b.weights(2, 2 * rows)], ["all"], name="both",
+        hidden_size=6, direction="bidirectional"))
+    y = b.node("Reshape", b.node("Transpose", "all", perm=[0, 2, 1, 3]), b.constant(np.array([0, 0, -1])))
+    y = b.node("MatMul", b.node("Transpose", y, perm=[1, 0, 2]), b.weights(12, 5))
+    assert not host(compiled(b.model(y, rank=3), tmp_path))
+
+
+@pytest.mark.slow
 def test_states_of_a_step(rng: Rng, tmp_path: Path) -> None:
     """An LSTM of one step whose states are inputs and outputs, as in a detector of speech: what follows its products
     stays float, as nothing after it has weights.

@@ -11,7 +11,7 @@ from gen.onnx.arrangement import possible, rearranged
 from gen.onnx.channels import viewed
 from gen.onnx.constants import constant
 from gen.onnx.context import Context
-from gen.onnx.joined import moved_pixels
+from gen.onnx.joined import joined, moved_pixels
 from gen.onnx.maps import constant_like
 from gen.onnx.model import NodeError
 from gen.onnx.pooling import pooled
@@ -78,6 +78,8 @@ def _join(context: Context, values: list[Real], axis: int) -> PendingConcat | Pe
     """Tensors one after the other in memory; if they are not so in the model, as an arrangement of that."""
     _place_inputs(context, values, axis)
     parts = [context.activation(value, "one of its inputs") for value in values]
+    if axis == 0 or parts[0].order.shape[0] > 1:
+        parts = [_steps_as_pixels(context, part) for part in parts]
     shapes = [context.graph.tensors[part.quantised.tensor].shape for part in parts]
     if len({shape[1:] for shape in shapes}) > 1 and (found := _pixels(context, parts, shapes, axis)) is not None:
         return found
@@ -103,6 +105,21 @@ def _join(context: Context, values: list[Real], axis: int) -> PendingConcat | Pe
     order = np.concatenate([part.order + start for part, start in zip(parts, starts, strict=True)], axis)
     return PendingConcat(name=context.node.name, nodes=(context.node.name,), order=possible(order),
                          parts=tuple(parts))
+
+
+def _steps_as_pixels(context: Context, part: Real) -> Real:
+    """The steps of one direction of a recurrent layer, of (steps, 1, 1, channels) or as these were moved, as pixels:
+    they are groups of channels of one pixel where they are made. Any other as it is.
+    """
+    count, channels = part.order.shape[-1], context.graph.tensors[part.quantised.tensor].shape[0]
+    if part.order.ndim != 4 or not 1 < count < channels or part.order.size != channels:
+        return part
+    tokens = part.order.reshape(-1, count).T[None]
+    found = joined(context.graph, replace(part, quantised=replace(part.quantised, order=tokens)))
+    if found is None:
+        return part
+    order = np.arange(channels).reshape(count, -1).T.reshape(part.order.shape)
+    return replace(found, quantised=replace(found.quantised, order=order))
 
 
 def _place_inputs(context: Context, values: Sequence[Real], axis: int) -> None:
@@ -158,6 +175,9 @@ def _pixels_of_heads(context: Context, parts: Sequence[Real], shapes: Sequence[t
     total, starts = sum(counts), np.cumsum([0, *counts[:-1]])
     channel = np.concatenate([part.order // count for part, count in zip(parts, counts, strict=True)], axis)
     varies = [bool(np.diff(channel, axis=place).any()) for place in range(channel.ndim)]
+    pixel = parts[0].order % counts[0]
+    if not np.diff(pixel, axis=axis).any() and pixel.any():
+        return None     # beside each other in a new axis, as the directions of a recurrent layer are: channels
     if len({shape[0] for shape in shapes}) > 1 or varies[axis] or not any(varies[2:]):
         return None
     order = np.concatenate([part.order // count * total + part.order % count + start
