@@ -287,8 +287,9 @@ def test_copies_that_do_more_stay(rng: Rng) -> None:
                    epilogue=(Upsample((2, 1)),))
               for name in parts]
     tensors = {**graph.tensors, **parts, "t3": whole, "t4": end, "source": source}
-    # A `Leaky` in the last layer would have a tensor of the smaller size in the middle.
-    layers = [replace(first, output="source"), *copies, replace(last, epilogue=())]
+    # A `Leaky` in the last layer would have a tensor of the smaller size in the middle; its bounds have nine bits.
+    whole_range = replace(last.requantize, low=-128, high=127)
+    layers = [replace(first, output="source"), *copies, replace(last, epilogue=(), requantize=whole_range)]
     graph = replace(graph, tensors=tensors, layers=layers)
     verify(graph)
     moved = align_parts(graph, 8)
