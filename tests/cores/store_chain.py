@@ -4,6 +4,7 @@ A chain is a dictionary of its operations by opcode, in the order in which they 
 """
 
 from collections.abc import Mapping
+from functools import cache
 
 import numpy as np
 
@@ -19,8 +20,8 @@ from sim.store_operations import leaky, maxima, product, residual_add
 from tests.cores.store_values import random_clip
 
 __all__ = [
-    "Operations", "chain_of", "chain_result", "kept_chain", "random_chain", "random_second_stage", "second_result",
-    "second_stage", "takes_residuals",
+    "Operations", "chain_of", "chain_result", "kept_chain", "layout_of", "random_chain", "random_second_stage",
+    "second_result", "second_stage", "takes_residuals",
 ]
 
 Operations = Mapping[Opcode, Instruction]
@@ -95,10 +96,19 @@ def second_result(stage: Instruction, own: np.ndarray, residual: np.ndarray | No
     return residual_add(own, residual, stage["multiplier_a"], stage["multiplier_b"], stage["constant"], *last)
 
 
+#: Made once: that takes longer than a pixel of a bench.
+layout_of = cache(instruction_layout)
+
+
+@cache
+def _members(config: NpuConfig) -> frozenset[str]:
+    return frozenset(Chain(config).members)
+
+
 def kept_chain(config: NpuConfig, chain: Operations) -> dict:
     """Members of the `Chain` that the engine has after these operations; without ``second`` if it has no such stage."""
     def word(instruction: Instruction):
-        return instruction_layout(instruction.opcode).const({"opcode": int(instruction.opcode), **instruction.fields})
+        return layout_of(instruction.opcode).const({"opcode": int(instruction.opcode), **instruction.fields})
 
     stage = second_stage(chain)
     flags = {"adds": stage is not None, "leaky": Opcode.STORE_LEAKY in chain,
@@ -106,4 +116,4 @@ def kept_chain(config: NpuConfig, chain: Operations) -> dict:
              "table": Opcode.STORE_TABLE in chain, "maximum": Opcode.STORE_MAXIMUM in chain}
     second = {"second": {stage.opcode.name.lower().removeprefix("store_"): word(stage)}} if stage else {}
     return {"requant": word(chain[Opcode.STORE_REQUANT]), "begun": 1, **second,
-            **{name: int(value) for name, value in flags.items() if name in Chain(config).members}}
+            **{name: int(value) for name, value in flags.items() if name in _members(config)}}
