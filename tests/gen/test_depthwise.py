@@ -21,6 +21,7 @@ from tests.compiled import compile_kept
 from tests.gen.test_compiler import conv_graph, run_and_compare
 from tests.gen.test_pack import conv
 from tests.random_layers import random_graph
+from tests.selection import pairwise
 
 #: Output lanes with taps of their own channel: one group of them, two, and a choice of channels beside.
 OWN = [
@@ -273,11 +274,17 @@ def test_many_random_graphs(config, seed):
         run_and_compare(program, graph, seed, ("load", number))
 
 
-@pytest.mark.parametrize("config, stride", [*FORMS[1:], *OWN_FORMS], ids=form_id)
-@pytest.mark.parametrize("kernel, size, pad", [
+#: Kernel, size, padding.
+SHAPES = [
     ((3, 3), (12, 13), 1), ((3, 3), (7, 6), 1), ((3, 3), (3, 3), 0), ((1, 1), (8, 8), 0), ((2, 2), (9, 10), 0),
     ((5, 5), (11, 9), 2), ((7, 9), (12, 20), 4), ((4, 1), (9, 5), 0), ((9, 4), (9, 4), 0), ((3, 5), (40, 61), 2),
-], ids=str)
+]
+
+
+@pytest.mark.parametrize("config, stride, kernel, size, pad", [
+    *((*form, *shape) for form in FORMS[1:] for shape in SHAPES),
+    *pairwise([(config,) for config in OWN], [(1,), (2,), (3,)], SHAPES),
+], ids=lambda value: config_id(value) if isinstance(value, NpuConfig) else str(value))
 def test_shapes(config, stride, kernel, size, pad, rng, windows_only):
     for limit, channels in ((127, 37), (255, 16)):
         graph = depthwise_graph(channels, kernel, size, stride, pad, rng, limit)
