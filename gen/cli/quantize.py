@@ -19,6 +19,8 @@ from gen.files.write import require_writable, write_file
 
 if TYPE_CHECKING:
     from gen.quantize.report import Report
+    from gen.run.calibration import Calibrated
+    from gen.run.inputs import Samples
 
 EXAMPLE = """example:
   %(prog)s examples/digits/digits_float.onnx --calibrate examples/digits/digits_test.npz --limit 100 -o build/q.onnx"""
@@ -48,6 +50,7 @@ def run(arguments: argparse.Namespace) -> None:
     require_writable(arguments.output)
     from gen.quantize.guard import excess, unasked, worse_than
     from gen.quantize.left import what_is_left
+    from gen.quantize.options import QuantizeError
     from gen.quantize.report import measure
     from gen.run.calibration import quantize_file
     from gen.run.inputs import InputSpec, read_samples
@@ -67,8 +70,16 @@ def run(arguments: argparse.Namespace) -> None:
         samples, kind = read_samples(arguments.test, specs, change_by=changes_of(arguments)[arguments.test]), "test"
         samples = samples.judged_by(judge)
     with status(f"measuring {arguments.model.name}") as remark:
-        report = measure(result.found, samples.inputs, samples.labels, expected=samples.expected,
-                         progress=progress_of(remark))
+        try:
+            report = measure(result.found, samples.inputs, samples.labels, expected=samples.expected,
+                             progress=progress_of(remark))
+        except QuantizeError as error:
+            if error.code != "no-float-output":
+                raise
+            report = None
+    if report is None:
+        _write_judged_by_values(arguments, result, samples, kind)
+        return
     worse = ""
     if calibration.options.method in ("entropy", "percentile"):
         # Those that do not look at errors.
@@ -107,6 +118,24 @@ def run(arguments: argparse.Namespace) -> None:
     else:
         held = "" if result.held is None else f"; {len(result.held):,} held out for the report"
         messages.print(f"{arguments.output}: quantised on {len(result.samples):,} samples{held}", soft_wrap=True)
+
+
+def _write_judged_by_values(arguments: argparse.Namespace, result: "Calibrated", samples: "Samples", kind: str) -> None:
+    """A model of whose outputs none is float, as of classes of pixels: judged by the values that stay the same."""
+    from gen.quantize.report import agreements
+    shares = agreements(result.found, samples.inputs)
+    lost = 100 * (1 - min(shares.values()))
+    told = "; ".join(f"{name} {share:.1%} of the values alike" for name, share in shares.items())
+    if arguments.max_loss is not None and lost > arguments.max_loss:
+        raise CommandError(f"{arguments.model}: {told}, a loss of more than {arguments.max_loss:g} points; nothing is "
+                           "written", code="quantisation-loss", limit=arguments.max_loss)
+    write_file(arguments.output, result.content)
+    if arguments.json:
+        print_json({"model": str(arguments.output), "calibrated_on": len(result.samples), "measured_on": kind,
+                    "samples": len(samples), "alike": shares})
+    else:
+        messages.print(f"{arguments.output}: quantised on {len(result.samples):,} samples; on {len(samples):,} of "
+                       f"{kind}: {told}", soft_wrap=True)
 
 
 def show(report: "Report", kind: str) -> None:

@@ -19,7 +19,7 @@ from gen.quantize.quantize import Quantized
 from gen.quantize.ranges import WORSE
 from gen.quantize.sessions import Progress, Samples, values_of
 
-__all__ = ["LayerNoise", "Report", "measure"]
+__all__ = ["agreements", "LayerNoise", "Report", "measure"]
 
 #: An output, or a group of its channels, of an SQNR below this is little more than noise: in dB.
 _POOR = 10.0
@@ -184,6 +184,19 @@ def measure(found: Quantized, samples: Samples, labels: np.ndarray | None = None
     return Report(total, layers, {name: sqnr[name] for name in outputs}, agreement, right[0], right[1], remark,
                   are_scores(shape), {name: groups for name, noises in channels.items() if (groups := noises.groups())},
                   *precisions)
+
+
+def agreements(found: Quantized, samples: Samples) -> dict[str, float]:
+    """Of each output, such as the classes of an ArgMax, the share of values that both models have alike."""
+    names = [output.name for output in found.model.graph.output]
+    shares: dict[str, list[float]] = {name: [] for name in names}
+    for exact, rounded in zip(*(values_of(model, names, samples) for model in (found.reference, found.model)),
+                              strict=True):
+        for name in names:
+            alike = exact[name].shape == rounded[name].shape and exact[name].size
+            shares[name].append(float(np.mean(exact[name] == rounded[name])) if alike else float(
+                exact[name].size == rounded[name].size == 0))
+    return {name: float(np.mean(found)) for name, found in shares.items()}
 
 
 @dataclass(frozen=True)

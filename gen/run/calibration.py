@@ -22,7 +22,7 @@ from gen.quantize.options import QuantizeError, QuantizeOptions
 from gen.quantize.prepare import quantised_node
 from gen.quantize.quantize import FEW, Quantized, quantize
 from gen.quantize.ranges import range_of
-from gen.quantize.report import Report, measure
+from gen.quantize.report import Report, agreements, measure
 from gen.quantize.sessions import Progress
 from gen.run.inputs import InputSpec, Samples, array_shapes, model_specs, read_samples
 from gen.run.preprocessing import Preprocessing
@@ -168,14 +168,19 @@ def _judged(path: Path, result: Calibrated, calibration: Calibration) -> Calibra
     """``result`` with a remark on what it has cost, on some of the samples that were held out."""
     judges = result.held or result.samples
     judges = judges.chosen(np.arange(len(judges)) < _JUDGED)
+    warnings: Sequence[str] = ()
     try:
         report = measure(result.found, judges.inputs, judges.labels, progress=calibration.progress)
-    except QuantizeError:       # no output is float
-        return result
+        found, warnings = quality(report), report.warnings
+    except QuantizeError as error:
+        if error.code != "no-float-output":
+            return result
+        found = [f"{name} {share:.1%} of the values alike"
+                 for name, share in agreements(result.found, judges.inputs).items()]
     where = "held out" if result.held else "the same"
     line = (f"{path}: quantised on {len(result.samples):,} samples; on {len(judges):,} {where}: "
-            + "; ".join([*quality(report), *filter(None, [result.found.chosen])]))
-    return replace(result, remarks=(*result.remarks, line, *(f"{path}: {text}" for text in report.warnings)))
+            + "; ".join([*found, *filter(None, [result.found.chosen])]))
+    return replace(result, remarks=(*result.remarks, line, *(f"{path}: {text}" for text in warnings)))
 
 
 def quality(report: Report) -> list[str]:
