@@ -125,7 +125,7 @@ def partition(model: Model, *, machine: Machine | None = None, rebuild: bool = T
         cut = _cut(model, wanted, rebuild=rebuild, ranges=ranges, machine=machine, progress=progress)
     except GraphError as error:
         if not wanted:
-            import_model(model, machine)    # says what is refused of the model as its author has it
+            _require_same(model, machine, error)
         raise GraphError.of(error, f"{model.path}: {error}", file=model.path) from None
     if not (cut.quantised or cut.operands) or not compare:
         return cut
@@ -135,6 +135,16 @@ def partition(model: Model, *, machine: Machine | None = None, rebuild: bool = T
         return replace(cut, before=before)
     except GraphError:
         return cut
+
+
+def _require_same(model: Model, machine: Machine, error: GraphError) -> None:
+    """Raises what is refused of a model as its author has it, unless ``error`` says that, and perhaps what would help.
+    """
+    try:
+        import_model(model, machine)
+    except GraphError as own:
+        if (own.code, own.fields.get("node")) != (error.code, error.fields.get("node")):
+            raise
 
 
 def _cut(model: Model, wanted: Mapping[str, Reason], *, rebuild: bool, machine: Machine,
@@ -194,12 +204,12 @@ def _cut(model: Model, wanted: Mapping[str, Reason], *, rebuild: bool, machine: 
         if not left:
             break
         decided |= left
-    if all(segment.place == "host" for segment in found):
-        raise _first(model, host)
-    types |= value_types(model.proto, probed.constants)     # with the shapes that the walk has found
     if ranges is None:
         host |= {node: Reason(f"{host[node]}; samples for --calibrate do that, too", code=host[node].code,
                               **host[node].fields) for nodes in found_operands.values() for node in nodes}
+    if all(segment.place == "host" for segment in found):
+        raise _first(model, host)
+    types |= value_types(model.proto, probed.constants)     # with the shapes that the walk has found
     return Partition(model, _segments(model, probed, types, found, machine), host, list(quantised), operands,
                      missed=frozenset(optional.missed))
 

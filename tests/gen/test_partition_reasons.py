@@ -5,6 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from gen.ir.errors import GraphError
 from gen.onnx.handlers.refused import REFUSED
 from gen.onnx.machine import Machine
 from gen.onnx.read import read
@@ -54,6 +55,14 @@ def test_a_neighbour_of_such_an_operator(quantised: bool, builder: Builder, tmp_
     reason = (f"its input is the float result of node {norm}, which runs on the processor; with QuantizeLinear and "
               "DequantizeLinear after that, this node can run on the accelerator; samples for --calibrate do that, too")
     assert [host[other] for other in others] == ([] if quantised else [reason])
+
+
+def test_a_model_that_lacks_its_first_quantisation(builder: Builder, tmp_path: Path) -> None:
+    """The error names the option that adds it, although nothing is left for the accelerator without."""
+    y = builder.node("Conv", builder.input(1, 3, 8, 8, number=np.float32), builder.weights(6, 3, 3, 3))
+    builder.output(builder.requantize(builder.node("Relu", y)), np.float32)
+    with pytest.raises(GraphError, match="samples for --calibrate do that, too"):
+        partition(read(builder.save(tmp_path)))
 
 
 def test_functions_of_functions(builder: Builder, tmp_path: Path) -> None:
