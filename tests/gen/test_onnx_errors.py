@@ -185,7 +185,7 @@ MODELS: list[tuple[Callable[[Builder, str], str], dict[str, Any]]] = [
     (lambda b, x: b.node("Conv", x, b.weights(4, 3, 3, 3), b.constant(np.full(4, np.nan, np.float32))),
      dict(code="bad-bias", operator="Conv")),
     (lambda b, x: conv(b, x, dilations=[0, 2]), dict(code="bad-attribute", operator="Conv")),
-    (lambda b, x: conv(b, b.dequantize(b.input(1, 3, 99, 9, name="high")), dilations=[32, 1]),
+    (lambda b, x: conv(b, b.dequantize(b.input(1, 3, 99, 99, name="high")), dilations=[32, 32]),
      dict(code="too-large", operator="Conv", limit=63)),
     (lambda b, x: b.node("Conv", x, b.weights(4, 3, 1, 1), pads=[0, 61, 0, 0]),
      dict(code="too-large", operator="Conv", limit=60)),
