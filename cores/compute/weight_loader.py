@@ -181,11 +181,13 @@ class WeightLoader(WeightLoaderTiming, Component):
         m.d.sync += enough.eq(Mux(stays, has(missing[:low]), has_whole))
 
         # -- beats --------------------------------------------------------------------------------------------------
-        in_weights, in_indices = Signal(), Signal()
-        m.d.comb += [
-            in_indices.eq(count < config.index_beats),
-            in_weights.eq(~(step.kinds.indexed & in_indices)),
-        ]
+        # In a register, as all bits of the chains wait for it: the next beat is one of the first, which indices are in.
+        in_indices, in_weights = Signal(init=1), Signal()
+        with m.If(~stays):
+            m.d.sync += in_indices.eq(1)
+        with m.Elif(taking):
+            m.d.sync += in_indices.eq(count + 1 < config.index_beats)
+        m.d.comb += in_weights.eq(~(step.kinds.indexed & in_indices))
         with m.If(self.release):
             m.d.sync += self.ready.eq(0)
         with m.Elif(taking & near & (enough | last)):
