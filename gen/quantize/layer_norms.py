@@ -171,9 +171,12 @@ class _Steps(Rewriting):
                              tuple(numbers.values())[:1 + centred])
 
     def _is_arranged(self, node: NodeProto, source: str, axis: int) -> bool:
-        """Whether all that is arranged between ``source`` and a result is for the row that it is of."""
+        """Whether each number between ``source`` and a result is that of the row that it meets: such values have the
+        axis of the row, or are without it among themselves.
+        """
         shape = self._shapes[source]
-        forms = shape, [1 if place == axis else size for place, size in enumerate(shape)]
+        without = shape[:axis] + shape[axis + 1:]
+        forms = shape, [*shape[:axis], 1, *shape[axis + 1:]]
         seen, waiting = {source}, [node.output[0]]
         while waiting:
             name = waiting.pop()
@@ -181,16 +184,15 @@ class _Steps(Rewriting):
             if name in seen or maker is None:
                 continue
             seen.add(name)
-            if maker.op_type in _ARRANGING:
-                if self._shapes.get(name) not in forms:
-                    return False
-                waiting.append(maker.input[0])
-                continue
-            operands = [each for each in maker.input if self._number(each) is None]
-            waiting += operands
-            # A row's number without the axis would meet other rows.
-            if len({len(self._shapes.get(each, shape)) for each in operands}) > 1:
+            arranging = maker.op_type in _ARRANGING
+            operands = [each for each in maker.input if self._number(each) is None][:1 if arranging else None]
+            default = [] if arranging else shape
+            known, ranks = self._shapes.get(name, default), {len(self._shapes.get(each, default)) for each in operands}
+            # Where tokens are as many as channels, a constant of more axes or an Expand may put the axis in front.
+            if (known not in forms and (arranging or known != without) or len(ranks) > 1
+                    or maker.op_type == "Expand" and ranks != {len(shape)}):
                 return False
+            waiting += operands
         return True
 
     def _axis(self, found: Found) -> int:

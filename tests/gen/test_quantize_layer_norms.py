@@ -3,10 +3,12 @@
 from pathlib import Path
 
 import numpy as np
+import onnx
 import pytest
 from onnx import numpy_helper
 
 from cores.config import NpuConfig
+from gen.quantize.options import QuantizeError
 from gen.quantize.prepare import prepare
 from tests.gen.float_models import FloatBuilder
 from tests.gen.quantizing import on_machine, outputs_of, quantized
@@ -212,3 +214,53 @@ def test_other_sums_stay(wrong: str, rng: np.random.Generator) -> None:
     assert "LayerNormalization" not in {node.op_type for node in made.graph.node}
     inputs = rng.normal(size=(1, 6, 6)).astype(np.float32)
     np.testing.assert_allclose(outputs_of(made, inputs), outputs_of(model, inputs), rtol=0, atol=1e-4)
+
+
+@pytest.mark.parametrize("form", ["expanded", "epsilon", "bound", "one", "scale", "over", "squares"])
+def test_numbers_of_rows_that_meet_channels(form: str, rng: np.random.Generator) -> None:
+    """As many tokens as channels: what has the axis of the row in front, and not at its end, is of other values."""
+    b = FloatBuilder(rng, [1, 6, 6], opset=18)
+    x = b.node("MatMul", "x", b.weights(6, 6))
+
+    def mean(value: str, *, kept: bool = False) -> str:
+        return b.node("ReduceMean", value, b.constant(np.array([2])), keepdims=int(kept))
+
+    def repeated(value: str) -> str:
+        return b.node("Expand", value, b.constant(np.array([1, 6, 6])))
+
+    less = x if form == "squares" else b.node("Sub", x, repeated(mean(x)) if form == "expanded" else mean(x, kept=True))
+    variance = mean(b.node("Mul", less, less), kept=form == "expanded")
+    variance = b.node("Max", variance, b.constant(np.zeros((1, 1, 1)))) if form == "bound" else variance
+    variance = repeated(variance) if form == "squares" else variance
+    root = b.node("Sqrt", b.node("Add", variance, b.constant(np.full((1, 1, 1) if form == "epsilon" else (), 1e-3))))
+    scale = b.constant(rng.uniform(0.5, 2, (1, 1, 6)))
+    y = {"one": lambda: b.node("Mul", less, b.node("Div", b.constant(np.ones((1, 1, 1))), root)),
+         "scale": lambda: b.node("Mul", less, b.node("Mul", b.node("Reciprocal", root), scale)),
+         "over": lambda: b.node("Mul", less, b.node("Div", scale, root))}.get(
+             form, lambda: b.node("Div", less, root))()
+    model = b.model(b.node("MatMul", y, b.weights(6, 4)))
+    inputs = rng.normal(size=(1, 6, 6)).astype(np.float32)
+    made = prepare(model)
+    assert "LayerNormalization" not in {node.op_type for node in made.graph.node}
+    np.testing.assert_allclose(outputs_of(made, inputs), outputs_of(model, inputs), rtol=0, atol=1e-4)
+
+
+def test_sums_along_no_axis(rng: np.random.Generator) -> None:
+    """Without axes a sum may be of none; a number of more axes than the sum has gives its own to the quotient."""
+    b = FloatBuilder(rng, [1, 2, 3])
+    same = b.node("Div", b.node("ReduceSum", "x", noop_with_empty_axes=1), b.constant(np.float32(6)))
+    least = b.node("Div", b.node("ReduceSum", "x", keepdims=0), b.constant(np.full((1, 1, 1), 6.0)))
+    model = b.model(b.node("Add", same, least))
+    inputs = rng.normal(size=(1, 2, 3)).astype(np.float32)
+    np.testing.assert_allclose(outputs_of(prepare(model), inputs), outputs_of(model, inputs), rtol=0, atol=1e-6)
+
+
+def test_sums_along_an_axis_that_is_not_there() -> None:
+    shape = onnx.helper.make_tensor_value_info("x", onnx.TensorProto.FLOAT, [1, 2, 3])
+    nodes = [onnx.helper.make_node("ReduceSum", ["x", "axis"], ["sum"]),
+             onnx.helper.make_node("Div", ["sum", "n"], ["y"])]
+    constants = [numpy_helper.from_array(np.array([5]), "axis"), numpy_helper.from_array(np.float32(3), "n")]
+    graph = onnx.helper.make_graph(
+        nodes, "wrong", [shape], [onnx.helper.make_tensor_value_info("y", onnx.TensorProto.FLOAT, None)], constants)
+    with pytest.raises(QuantizeError):
+        prepare(onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 13)], ir_version=8))
