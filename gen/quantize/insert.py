@@ -1,19 +1,20 @@
 """QuantizeLinear and DequantizeLinear where a plan has them, by `onnxruntime.quantization`."""
 
+import sys
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
+from threading import Lock
 from typing import Any
-from unittest import mock
 
 import numpy as np
 import onnx
 from onnx import NodeProto, TensorProto, helper, numpy_helper
-from onnxruntime.quantization import QuantType, base_quantizer, qdq_quantizer
+from onnxruntime.quantization import QuantType
 from onnxruntime.quantization.calibrate import TensorData
 from onnxruntime.quantization.onnx_model import ONNXModel
 from onnxruntime.quantization.qdq_quantizer import QDQQuantizer
-from onnxruntime.quantization.quant_utils import add_infer_metadata, find_by_name
+from onnxruntime.quantization.quant_utils import add_infer_metadata
 
 from gen.onnx.names import unique
 from gen.quantize.fit import fit_ranges, fit_weights
@@ -25,6 +26,8 @@ __all__ = ["insert"]
 
 #: Integer of a constant.
 _LARGEST = 127
+#: What onnxruntime's modules of the quantiser call their search for an initializer; it is replaced by one at a time.
+_FINDER, _REPLACING = "find_by_name", Lock()
 
 
 def insert(model: onnx.ModelProto, plan: Plan, ranges: Mapping[str, tuple[float, float]],
@@ -83,7 +86,8 @@ def _quantise(quantizer: QDQQuantizer, plan: Plan, options: QuantizeOptions) -> 
 @contextmanager
 def _initializers_by_name(model: ONNXModel) -> Iterator[None]:
     """While a quantiser works on a model, which adds initializers and takes some away: it goes through all of them for
-    each of them otherwise.
+    each of them otherwise, as it still does in a version of onnxruntime that has no such search. What other models are
+    searched by meanwhile finds the same.
     """
     listed = model.graph().initializer
     tensors: dict[str, TensorProto] = {}
@@ -101,15 +105,21 @@ def _initializers_by_name(model: ONNXModel) -> Iterator[None]:
             listed.append(tensor)
 
     def find(name: str, among: Iterable[Any]) -> Any:
-        return get(name) if among is listed else find_by_name(name, among)
+        return get(name) if among is listed else next((each for each in among if each.name == name), None)
 
     model.initializer, model.initializer_extend = lambda: listed, listed.extend
     model.get_initializer, model.add_initializer = get, add
     model.remove_initializer = lambda tensor: tensors.pop(tensor.name, None)
-    with ExitStack() as stack:
-        for module in (base_quantizer, qdq_quantizer):
-            stack.enter_context(mock.patch.object(module, "find_by_name", find))
-        yield
+    modules = [vars(sys.modules[kind.__module__]) for kind in QDQQuantizer.__mro__]
+    with _REPLACING:
+        kept = [(names, names[_FINDER]) for names in modules if _FINDER in names]
+        for names, _ in kept:
+            names[_FINDER] = find
+        try:
+            yield
+        finally:
+            for names, finder in kept:
+                names[_FINDER] = finder
     get("")
     left = [tensor for tensor in listed if tensor.name in tensors]
     del listed[:]

@@ -61,15 +61,15 @@ def part_of(model: onnx.ModelProto, names: Sequence[str], known: Collection[str]
     """
     types = {value.name: value.type.tensor_type.elem_type or TensorProto.FLOAT
              for value in (*model.graph.output, *model.graph.input)}
-    needed, nodes = set(names), []
+    needed, given, nodes = set(names), set(known), []
     for node in reversed(model.graph.node):
-        if any(name in needed and name not in known for name in node.output):
+        if any(name in needed and name not in given for name in node.output):
             nodes.append(node)
             needed.update(node.input)
     inputs = [helper.make_tensor_value_info(name, types.get(name, TensorProto.FLOAT), None)
               for name in known if name in needed]
     outputs = [helper.make_tensor_value_info(name, types.get(name, TensorProto.FLOAT), None)
-               for name in names if name not in known]
+               for name in names if name not in given]
     constants = [tensor for tensor in model.graph.initializer if tensor.name in needed]
     graph = helper.make_graph(nodes[::-1], "part", inputs, outputs)
     return helper.make_model(graph, opset_imports=model.opset_import, ir_version=model.ir_version,
