@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 import onnx
-from onnx import helper
+from onnx import helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
 
 from cores.arch.numerics import TABLE_BYTES
@@ -224,16 +224,16 @@ def _evaluate(node: onnx.NodeProto, opsets: Sequence[onnx.OperatorSetIdProto],
     names = {name: f"x{place}" for place, name in enumerate(dict.fromkeys(node.input)) if name}
     same.name = same.doc_string = ""
     same.input[:], same.output[:] = [names.get(name, "") for name in node.input], ["y"]
-    known = tuple((names[name], array.dtype, array.shape, array.tobytes()) for name, array in values.items())
+    known = tuple((names[name], numpy_helper.from_array(array).SerializeToString())
+                  for name, array in values.items())
     return _result(same.SerializeToString(), tuple((o.domain, o.version) for o in opsets), known)
 
 
 @lru_cache(maxsize=1 << 12)
-def _result(node: bytes, imported: tuple[tuple[str, int], ...],
-            known: tuple[tuple[str, np.dtype, tuple[int, ...], bytes], ...]) -> np.ndarray:
+def _result(node: bytes, imported: tuple[tuple[str, int], ...], known: tuple[tuple[str, bytes], ...]) -> np.ndarray:
     """By onnxruntime, or where that does not know the node by ONNX's own reference."""
     proto, opsets = onnx.NodeProto.FromString(node), [helper.make_opsetid(*each) for each in imported]
-    values = {name: np.frombuffer(data, dtype).reshape(shape) for name, dtype, shape, data in known}
+    values = {name: numpy_helper.to_array(onnx.TensorProto.FromString(tensor)) for name, tensor in known}
     inputs = [helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(array.dtype), array.shape)
               for name, array in values.items()]
     model = helper.make_model(helper.make_graph([proto], "function", inputs, [onnx.ValueInfoProto(name="y")]),

@@ -40,10 +40,13 @@ def test_of_one_axis(rng: np.random.Generator, seed: int, tmp_path: Path) -> Non
     on_machine(quantized(b.model(y), samples, method="minmax").model, samples, NpuConfig.preset(16), seed, tmp_path)
 
 
-def test_of_all_pixels(rng: np.random.Generator, seed: int, tmp_path: Path) -> None:
-    """A kernel that covers its input is a matrix product, and stays one layer."""
-    b = FloatBuilder(rng, [1, 3, 1, 70])
-    y = b.node("Conv", b.node("Relu", b.same_conv("x", 3, 3, kernel=1)), b.weights(5, 3, 1, 70))
-    samples = rng.normal(size=(2, 3, 1, 70)).astype(np.float32)
+@pytest.mark.parametrize("channels, groups, outputs, layers", [(3, 1, 5, 2), (1, 1, 5, 2), (4, 4, 8, 2), (4, 4, 4, 5)])
+def test_of_all_pixels(channels: int, groups: int, outputs: int, layers: int, rng: np.random.Generator, seed: int,
+                       tmp_path: Path) -> None:
+    """A kernel that covers its input is a matrix product, and stays one layer; not a depthwise one."""
+    b = FloatBuilder(rng, [1, channels, 1, 70])
+    y = b.node("Conv", b.node("Relu", b.same_conv("x", channels, channels, kernel=1)),
+               b.weights(outputs, channels // groups, 1, 70), group=groups)
+    samples = rng.normal(size=(2, channels, 1, 70)).astype(np.float32)
     made = quantized(b.model(y), samples, method="minmax").model
-    assert len(on_machine(made, samples, NpuConfig.preset(16), seed, tmp_path).graph.layers) == 2
+    assert len(on_machine(made, samples, NpuConfig.preset(16), seed, tmp_path).graph.layers) == layers

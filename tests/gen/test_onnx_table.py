@@ -121,6 +121,7 @@ def test_a_constant_in_front(op: str, rng: Rng, tmp_path: Path) -> None:
     ("SiLU", silu), ("SiLU, quantised in between", lambda b, x: silu(b, x, lambda y: b.requantize(y, 1 / 256, -128 if
      b.number is np.int8 else 0))), ("hard swish", hard_swish), ("softplus", softplus),
     ("thresholds", thresholds), ("square", lambda b, x: b.node("Mul", x, x)),
+    ("in words", lambda b, x: b.node("Cast", b.node("Cast", x, to=TensorProto.STRING), to=TensorProto.FLOAT)),
     ("two", lambda b, x: b.node("Tanh", b.requantize(b.node("Exp", x), 0.02))),
     ("clipped", lambda b, x: b.node("Clip", b.node("Sigmoid", x), b.scale(0.25), b.scale(0.5)))])
 def test_chains_in_the_layer_in_front(name: str, function: Callable, number: type, rng: Rng, seed: int,

@@ -116,8 +116,9 @@ def _in_pieces(context: Context, source: Real, weights: np.ndarray, dilations: S
     pixels as they like.
     """
     long = [axis for axis in (0, 1) if dilated(weights.shape[2:], dilations)[axis] > MAX_KERNEL]
-    covers = windows.kernel == context.graph.tensors[source.quantised.tensor].shape[1:] and not any(windows.pads)
-    if len(long) != 1 or covers and groups * weights.shape[1] > groups:
+    channels, *size = context.graph.tensors[source.quantised.tensor].shape
+    covers = list(windows.kernel) == size and not any(windows.pads)
+    if len(long) != 1 or covers and not groups == channels == len(weights) > 1:
         return None
     axis, step = long[0], dilations[long[0]]
     taps, made, stride = weights.shape[2 + axis], windows.output[axis], windows.stride[axis]
