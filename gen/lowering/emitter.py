@@ -58,13 +58,14 @@ class Emitter:
         """Working instructions so far in a queue."""
         return len(self._queues[queue])
 
-    def recent(self, queue: Queue, index: int) -> int:
-        """The index to wait for instead of ``index``, if that is beyond the horizon; -1 (nothing) stays."""
+    def recent(self, queue: Queue, index: int, *, taker: Queue = Queue.LOAD) -> int:
+        """The index that ``taker`` waits for instead of ``index``, if that is beyond the horizon; -1 (nothing) stays.
+        """
         if index < 0:
             return -1
         at = max(index, self.count(queue) - _HORIZON[queue])
         # A local STORE has no token for loads.
-        while at > index and self._queues[queue][at].local:
+        while taker is Queue.LOAD and at > index and self._queues[queue][at].local:
             at -= 1
         return at
 

@@ -93,22 +93,28 @@ class Tile:
         if first:
             self._bank, self._before = tiles.take_bank()
         tiles.emitter.layer = self._layer.number
-        awaited = max(self._stored(range(reduction.block, reduction.block + reduction.blocks)), self._before)
-        tiles.stores.flush(awaited)
-        after = {Queue.LOAD: chunk.loaded, Queue.STORE: tiles.stores.store_index(awaited) if awaited >= 0 else -1}
+        stored = self._stored(range(reduction.block, reduction.block + reduction.blocks))
+        tiles.stores.flush(self._before)
+        freed = tiles.stores.store_index(self._before) if self._before >= 0 else -1
+        after = {Queue.LOAD: chunk.loaded, Queue.STORE: max(stored, freed)}
         fields = self.geometry.compute_fields(self.spatial, tiles.config, spread=self._spread, rows=reduction.rows)
         tiles.emitter.set(Opcode.COMPUTE_SET, **fields)
         ahead, chunk.ahead = chunk.ahead, 0
         self._layer.mapped.compute(self, reduction, chunk, after, first=first, ahead=ahead, row=row)
 
     def _stored(self, blocks: range) -> int:
-        """Of an input that stays in the input buffer, the output tile whose STORE brings the last of ``blocks`` there;
+        """Of an input that stays in the input buffer, the STORE to wait for that brings the last of ``blocks`` there;
         -1 of one that is loaded.
         """
         tiles, mapped = self._tiles, self._layer.mapped
         if tiles.tensors[mapped.input].space == "memory":
             return -1
-        return tiles.stores.last_writer(mapped.loaded_slice(self.geometry, self.spatial, blocks))
+        writer = tiles.stores.last_writer(mapped.loaded_slice(self.geometry, self.spatial, blocks))
+        if writer < 0:
+            return -1
+        tiles.stores.flush(writer)
+        # Pooled blocks have a STORE each, and no COMPUTE takes their tokens before the reader's.
+        return tiles.emitter.recent(Queue.STORE, tiles.stores.store_index(writer), taker=Queue.COMPUTE)
 
     def emit(self, opcode: Opcode, after: dict[Queue, int], **fields: int) -> None:
         """A COMPUTE into the tile's bank."""
@@ -161,9 +167,7 @@ class Tile:
         """
         self._tiles.emitter.layer = self._layer.number
         self._tiles.emitter.set(Opcode.COMPUTE_SET, **geometry.compute_fields(box, self._tiles.config))
-        after, stored = {Queue.LOAD: chunk.loaded}, self._stored(chunk.blocks)
-        if stored >= 0:
-            after[Queue.STORE] = self._tiles.stores.store_index(stored)
+        after = {Queue.LOAD: chunk.loaded, Queue.STORE: self._stored(chunk.blocks)}
         self._emit(Opcode.POOL, after, buf_base=chunk.place.base, blocks=len(chunk.blocks),
                    maximum=int(maximum), resume=int(not first), open=int(not last))
         if last:
@@ -175,10 +179,7 @@ class Tile:
         emitter.layer = self._layer.number
         emitter.set_rows(dict(pixels=box.rows * box.cols, **rows.fields), [] if rows.moments else rows.table.tolist())
         emitter.set(Opcode.COMPUTE_SET, **geometry.compute_fields(box, self._tiles.config))
-        stored = self._stored(chunk.blocks)
-        after = {Queue.LOAD: chunk.loaded}
-        if stored >= 0:
-            after[Queue.STORE] = self._tiles.stores.store_index(stored)
+        after = {Queue.LOAD: chunk.loaded, Queue.STORE: self._stored(chunk.blocks)}
         for row_pass in passes:
             self._emit(Opcode.POOL, after, buf_base=chunk.place.base, blocks=len(chunk.blocks), row_pass=row_pass)
         self._tiles.finish(self._output(bank=0, pooled=True))

@@ -36,12 +36,11 @@ class Trial:
             self.known[likeness] = cycles, found is not None
         return min(cycles, limit)
 
-    def ends(self, steps: Sequence[Step]) -> list[int]:
-        """When the last COMPUTE of each step is done; of steps that `cycles` knows fewer cycles of than infinitely
-        many.
-        """
+    def ends(self, steps: Sequence[Step]) -> list[int] | None:
+        """When the last COMPUTE of each step is done; None of steps that instructions cannot express."""
         lowered = self._lower(steps)
-        assert lowered is not None
+        if lowered is None:
+            return None
         instructions, owners = lowered
         last = estimate_instructions(self.mapped.config, instructions).last[Queue.COMPUTE - 1]
         ends = list(accumulate(len(step.layers) for step in steps))

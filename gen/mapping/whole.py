@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import accumulate, combinations, pairwise
+from typing import TypeGuard
 
 from cores.arch.isa import Queue
 from cores.config import NpuConfig
@@ -233,13 +234,15 @@ def _best_part(trial: Trial, layers: Sequence[MappedLayer], steps: Sequence[Step
     config = trial.mapped.config
     before, behind = _around(steps, places)
     bounds = list(accumulate((len(step.layers) for step in steps[places.start:places.stop]), initial=0))
-    now = [0, *trial.ends([*before, *steps[places.start:places.stop], *behind])][len(before):]
+    now = _ends(trial, before, steps[places.start:places.stop], behind)
     ways = dict[tuple[int, int], tuple[float, int]]()
     for share in _SHARES:
         words = config.acc_depth // share
         whole = whole_steps(config, layers, words, early=False)
         if whole is not None and _fits(trial.mapped, [*before, *whole, *behind]):
-            ends = [0, *trial.ends([*before, *whole, *behind])][len(before):]
+            ends = _ends(trial, before, whole, behind)
+            if now is None or ends is None:
+                continue
             gains = [now[n] - ends[bound] for n, bound in enumerate(bounds)]
             for low, high in combinations(range(len(bounds)), 2):
                 if bounds[high] - bounds[low] > 1:
@@ -262,11 +265,20 @@ def _best_part(trial: Trial, layers: Sequence[MappedLayer], steps: Sequence[Step
     return found
 
 
+def _ends(trial: Trial, before: Sequence[Step], steps: Sequence[Step], behind: Sequence[Step]) -> list[int] | None:
+    """When what is ``before`` is done, and when each of the ``steps`` is, as `Trial.ends`."""
+    ends = trial.ends([*before, *steps, *behind])
+    return None if ends is None else [0, *ends][len(before):]
+
+
 def _around(steps: Sequence[Step], places: range) -> tuple[Sequence[Step], Sequence[Step]]:
-    """The steps before and after those at ``places``, if they load what they compute on."""
-    before = [step for step in steps[max(0, places.start - 1):places.start]
-              if not isinstance(step, WholeLayer) or step.source is None]
-    return before, steps[places.stop:places.stop + 1]
+    """The steps before and after those at ``places``; of those before as many as find their input in the input buffer,
+    and one that loads it.
+    """
+    first = max(0, places.start - 1)
+    while first and steps[first].layers[0].input in steps[first - 1].kept:
+        first -= 1
+    return steps[first:places.start], steps[places.stop:places.stop + 1]
 
 
 def _fits(mapped: MappedGraph, steps: Sequence[Step]) -> bool:
@@ -349,8 +361,7 @@ def _laid(config: NpuConfig, layer: MappedLayer, target: Kept | None, words: int
     if conv.depthwise:
         windows = in_windows(layer)
         return None if windows is None else _in_rows(config, windows, target, words)
-    if not (isinstance(layer, PlainMapping) and layer.takes_kept and layer.plan.geometry.kernel == (1, 1)
-            and layer.plan.geometry.stride == (1, 1) and not any(conv.pads) and layer.input_blocks <= MAX_BLOCKS):
+    if not (_is_pointwise(layer) and layer.takes_kept and layer.input_blocks <= MAX_BLOCKS):
         return None
     mapping = _pointwise(config, layer, words, in_rows=isinstance(target, WindowRows))
     if mapping is None:
@@ -362,6 +373,13 @@ def _laid(config: NpuConfig, layer: MappedLayer, target: Kept | None, words: int
             blocks, height, width, 0, pitch, height, ((0, height, 0),), config.banks)
     strips = Strips(blocks, (0,), height * width, 1, config.banks)
     return _relaid(mapping, strips.pitches[0], 1), strips
+
+
+def _is_pointwise(layer: ConvMapping) -> TypeGuard[PlainMapping]:
+    """Whether a layer reads a pixel at a time, with all channels, and its map is one long row."""
+    geometry = layer.plan.geometry
+    return (isinstance(layer, PlainMapping) and not layer.layer.depthwise and geometry.output_size[0] == 1
+            and (geometry.kernel, geometry.stride) == ((1, 1), (1, 1)) and not any(layer.layer.pads))
 
 
 def _suit(config: NpuConfig, layer: MappedLayer, tiles: Sequence[SpatialTile], target: Kept | None) -> bool:
@@ -423,9 +441,10 @@ def _pointwise(config: NpuConfig, layer: PlainMapping, words: int, *, in_rows: b
 def _in_rows(config: NpuConfig, windows: WindowMapping, target: Kept | None,
              words: int) -> tuple[WindowMapping, WindowRows] | None:
     """A depthwise layer that reads whole rows in the input buffer, and their form."""
-    geometry = windows.plan.geometry
+    (_, height, width), (_, out_height, out_width) = windows.source.shape, windows.target.shape
+    # With a kernel of 1x1 it has the map as one long row.
+    geometry = replace(windows.plan.geometry, input_size=(height, width), output_size=(out_height, out_width))
     assert isinstance(geometry, WindowGeometry)
-    (height, width), (out_height, out_width) = geometry.input_size, geometry.output_size
     left = geometry.pads[1]
     for count in part_counts(-(-out_height // geometry.word_rows)):
         tiles = [geometry.spatial_tile(y, rows, 0, out_width, config)
@@ -448,12 +467,12 @@ def _in_rows(config: NpuConfig, windows: WindowMapping, target: Kept | None,
 
 def _loading(config: NpuConfig, layer: ConvMapping, target: Kept | None, words: int) -> tuple[ConvMapping, None] | None:
     """A layer that loads its input, in tiles that suit the form of its result."""
-    plan, height = layer.plan, layer.target.shape[1]
+    plan = layer.plan
     if _suit(config, layer, layer.spatial_tiles, target):
         return layer, None
     if isinstance(layer, WindowMapping):
         return _loading_windows(config, layer, target, words)
-    if not (isinstance(layer, PlainMapping) and plan.geometry.output_size[0] == 1 < height):
+    if not _is_pointwise(layer):
         return None
     mapping = _pointwise(config, layer, words, in_rows=isinstance(target, WindowRows))
     if mapping is None:

@@ -8,7 +8,8 @@ import pytest
 
 from cores.arch.isa import Opcode
 from gen.ir.errors import CompileError
-from gen.ir.graph import Graph, Pool
+from gen.ir.graph import Graph, Layer, Pool
+from gen.ir.tensor import Tensor
 from gen.lowering.steps import Step
 from gen.lowering.verify import verify_mapped
 from gen.mapping import chained, fused, whole
@@ -21,8 +22,8 @@ from gen.memory.placement import Strips, WindowRows
 from gen.options import CompileOptions
 from sim.cycles import estimate
 from tests.compiled import compile_kept
-from tests.gen.test_chains import CONFIGS, ORDERS
-from tests.gen.test_compiler import run_and_compare
+from tests.gen.test_chains import CONFIGS, ORDERS, chain_graph
+from tests.gen.test_compiler import conv_graph, run_and_compare
 from tests.gen.test_kept_tensors import chain
 from tests.random_layers import random_chains
 
@@ -67,13 +68,13 @@ def test_random_chains(name, seed, always):
     assert after and forms == {Strips, WindowRows}
 
 
-def pooled_graph(rng: np.random.Generator, size: tuple[int, int], *, maximum: bool) -> Graph:
+def pooled_graph(rng: np.random.Generator, size: tuple[int, int], *, maximum: bool, channels: int = 40) -> Graph:
     """A pointwise layer, the mean or largest value of each channel, and a pointwise layer."""
-    graph = chain(rng, 20, 40, 40, 17, size=size, pooled=2)
+    graph = chain(rng, 20, channels, channels, 17, size=size, pooled=2)
     first, pool, last = graph.layers
     assert isinstance(pool, Pool)
     count = size[0] * size[1]
-    stage = replace(pool.requantize, multiplier=np.full(40, (1 << 16) // (1 if maximum else count)))
+    stage = replace(pool.requantize, multiplier=np.full(channels, (1 << 16) // (1 if maximum else count)))
     pool = replace(pool, kernel=size, maximum=maximum, requantize=stage)
     tensors = {name: replace(tensor, shape=(tensor.shape[0], 1, 1)) if name in ("t2", "t3") else tensor
                for name, tensor in graph.tensors.items()}
@@ -91,6 +92,45 @@ def test_pools(size, maximum, always, rng):
     assert len(pools) == 3 * (1 + size[0] * size[1] // 60)
     for order in ORDERS:
         run_and_compare(program, graph, 1, (order,))
+
+
+def test_many_pooled_blocks(always, rng):
+    """Each block has a STORE, which may come before the reader's first COMPUTE: more than a counter of tokens holds."""
+    graph = pooled_graph(rng, (1, 2), maximum=True, channels=2400)
+    program, _ = compile_kept(graph, CONFIGS["32"])
+    assert set(program.tensors) == {"t0", "t3"}
+    run_and_compare(program, graph, 1, ("store",))
+
+
+@pytest.mark.parametrize("name", ["32", "256"])
+@pytest.mark.parametrize("depthwise", [(False, True, False), (True, True, True)], ids=str)
+def test_depthwise_layers_of_one_tap(name, depthwise, always, rng):
+    """Their maps are one long row in other places."""
+    for size in ((4, 4), (5, 7)):
+        tensors, layers = dict[str, Tensor](), list[Layer]()
+        for number, alone in enumerate(depthwise):
+            one = conv_graph(rng.integers(-60, 61, (30, 1 if alone else 30, 1, 1)), size, depthwise=alone)
+            names = {"name": f"t{number + 1}", "input": f"t{number}", "output": f"t{number + 1}"}
+            tensors |= {names[key]: replace(one.tensors["x"], name=names[key]) for key in ("input", "output")}
+            layers.append(replace(one.layers[0], **names))
+        graph = Graph("g", tensors, tuple(layers), {"x": ("t0", ())}, {"y": ("t3", ())})
+        program, _ = compile_kept(graph, CONFIGS[name])
+        assert size == (5, 7) or "t2" not in program.tensors
+        run_and_compare(program, graph, 1, ("load", "store"))
+
+
+def test_layers_after_those_that_stay():
+    """What comes after layers that hand on whole tensors is tried with all of these, back to the one that loads."""
+    mapped = map_graph(random_chains(1, count=5, max_channels=130, max_size=9), CONFIGS["64"], CompileOptions())
+    verify_mapped(mapped)
+    assert any(isinstance(step, WholeAfter) for step in mapped.steps)
+
+
+def test_rows_too_long_to_pad():
+    """No LOAD_SET has so many columns with their padding: layers stay as they were."""
+    graph = chain_graph((8, 8, 8, 8), (1, 4094))
+    config = replace(CONFIGS["256"], input_depth=16384, acc_depth=4096)
+    assert not wholes(map_graph(graph, config, CompileOptions()).steps)
 
 
 def test_small_maps_gain():
