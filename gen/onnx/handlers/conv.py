@@ -117,7 +117,7 @@ def _in_pieces(context: Context, source: Real, weights: np.ndarray, dilations: S
     """
     long = [axis for axis in (0, 1) if dilated(weights.shape[2:], dilations)[axis] > MAX_KERNEL]
     channels, *size = context.graph.tensors[source.quantised.tensor].shape
-    covers = list(windows.kernel) == size and not any(windows.pads)
+    covers = list(weights.shape[2:]) == size and not any(windows.pads)
     if len(long) != 1 or covers and not groups == channels == len(weights) > 1:
         return None
     axis, step = long[0], dilations[long[0]]
