@@ -33,7 +33,6 @@ from gen.mapping.trial import Trial
 from gen.mapping.windows import WindowGeometry, WindowMapping, in_windows
 from gen.memory.placement import Kept, RowsPlacement
 from gen.memory.region import Lifetime
-from gen.options import CompileOptions
 from gen.tiling.geometry import SpatialTile
 from gen.tiling.schedule import Plan
 
@@ -186,11 +185,9 @@ def _chainable(mapped: MappedGraph, first: MappedLayer, second: MappedLayer) -> 
     return mapped.readers[one.output] == 1
 
 
-def chain(apart: MappedGraph, mapped: MappedGraph, options: CompileOptions) -> MappedGraph:
-    """``mapped`` with layers in chains where that is faster, by the time model; ``apart``: each layer by itself."""
-    if not mapped.config.local_store or (options.depthwise, options.fusion) != ("auto", "auto"):
-        return mapped
-    trial, buffer = Trial(apart), in_buffer(apart)
+def chain(trial: Trial, mapped: MappedGraph) -> MappedGraph:
+    """``mapped`` with layers in chains where that is faster, by the time model; ``trial``: of each layer by itself."""
+    apart, buffer = trial.mapped, in_buffer(trial.mapped)
     ends = list(accumulate((len(step.layers) for step in mapped.steps), initial=0))
     gains = list[tuple[range, float, Sequence[Step]]]()     # of steps, what they become
     for number in range(len(apart.steps) - 1):

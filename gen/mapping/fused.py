@@ -22,7 +22,6 @@ from gen.mapping.trial import Trial
 from gen.mapping.windows import WindowGeometry, WindowMapping, WindowWeights
 from gen.memory.placement import Strips
 from gen.memory.region import Lifetime
-from gen.options import CompileOptions
 from gen.tiling.geometry import Geometry, SpatialTile, part_counts, split
 from gen.tiling.schedule import (
     BEAT_WEIGHT,
@@ -145,11 +144,11 @@ class FusedLayers(Step):
             chunk.place.last_reader = tiles.last_compute
 
 
-def fuse(mapped: MappedGraph, options: CompileOptions) -> MappedGraph:
-    """The graph with neighbouring layers fused where they are faster together, by the time model."""
-    if not mapped.config.local_store or (options.depthwise, options.fusion) != ("auto", "auto"):
-        return mapped
-    trial, buffer = Trial(mapped), in_buffer(mapped)
+def fuse(trial: Trial) -> MappedGraph:
+    """The graph of a trial, of each layer by itself, with neighbouring layers fused where they are faster together, by
+    the time model.
+    """
+    mapped, buffer = trial.mapped, in_buffer(trial.mapped)
     steps: list[Step] = list(mapped.steps)
     for number, (first, second) in enumerate(pairwise(mapped.steps)):
         room = partial(buffer.room, Lifetime(number, number + 1))

@@ -23,6 +23,7 @@ from gen.mapping.plain import PlainMapping
 from gen.mapping.pool import PoolMapping
 from gen.mapping.row_passes import RowMapping
 from gen.mapping.stochastic import StochasticMapping
+from gen.mapping.trial import Trial
 from gen.mapping.turn import TurnMapping
 from gen.mapping.whole import keep_whole
 from gen.mapping.windows import WindowMapping
@@ -81,7 +82,10 @@ def map_graph(graph: Graph, config: NpuConfig, options: CompileOptions) -> Mappe
     if unfit:
         raise UnfitError(unfit)
     mapped = MappedGraph(graph, config, [Single(layer) for layer in layers], binary.packed)
-    return keep_whole(mapped, chain(mapped, fuse(mapped, options), options), options)
+    if not config.local_store or (options.depthwise, options.fusion) != ("auto", "auto"):
+        return mapped
+    trial = Trial(mapped)
+    return keep_whole(trial, chain(trial, fuse(trial)))
 
 
 def _chosen(context: LayerContext[Layer], known: dict[Hashable, Mapping]) -> Mapping:

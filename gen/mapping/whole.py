@@ -29,7 +29,6 @@ from gen.mapping.trial import Trial
 from gen.mapping.windows import WindowGeometry, WindowMapping, in_windows
 from gen.memory.placement import Kept, RowsPlacement, Strips, WindowRows
 from gen.memory.region import Lifetime
-from gen.options import CompileOptions
 from gen.tiling.geometry import MAX_BLOCKS, MAX_KERNEL, Geometry, SpatialTile, part_counts, split
 from gen.tiling.schedule import Plan
 
@@ -198,13 +197,12 @@ def _take(tiles: Tiles, placed: PlacedLayer, name: str, reader: _Layer) -> None:
 # -- which, and how --------------------------------------------------------------------------------------------------
 
 
-def keep_whole(apart: MappedGraph, mapped: MappedGraph, options: CompileOptions) -> MappedGraph:
+def keep_whole(trial: Trial, mapped: MappedGraph) -> MappedGraph:
     """``mapped`` with tensors that stay in the input buffer as a whole where that is faster, by the time model;
-    ``apart``: each layer by itself.
+    ``trial``: of each layer by itself.
     """
-    if not mapped.config.local_store or (options.depthwise, options.fusion) != ("auto", "auto"):
-        return mapped
-    layers, trial = [step.layers[0] for step in apart.steps], Trial(apart)
+    apart = trial.mapped
+    layers = [step.layers[0] for step in apart.steps]
     stays = [_stays(apart, layers, number) for number in range(len(layers) - 1)]
     steps, number = list(mapped.steps), 0
     while number < len(steps):
@@ -259,9 +257,11 @@ def _best_part(trial: Trial, layers: Sequence[MappedLayer], steps: Sequence[Step
             if joined is None:
                 continue
             before, behind = _around(steps, range(start, stop))
-            gain = trial.cycles([*before, *steps[start:stop], *behind]) - trial.cycles([*before, *joined, *behind])
-            if gain > max(best, (1 - _GAIN) * trial.cycles(steps[start + (after is not None):stop])):
-                best, found = gain, (range(start, stop), joined)
+            least = max(best, (1 - _GAIN) * trial.cycles(steps[start + (after is not None):stop]))
+            apart = trial.cycles([*before, *steps[start:stop], *behind])
+            together = trial.cycles([*before, *joined, *behind], apart - least)
+            if together < apart - least:
+                best, found = apart - together, (range(start, stop), joined)
     return found
 
 

@@ -1,6 +1,7 @@
 """Layers that hand on whole tensors in the input buffer: programs on the functional simulator, rules, cycles."""
 
 import random
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -35,7 +36,7 @@ def whole_always(monkeypatch: pytest.MonkeyPatch, chance: random.Random) -> None
     monkeypatch.setattr(Trial, "ends", lambda self, steps: [chance.randrange(1000) for _ in steps])
     monkeypatch.setattr(Trial, "cycles", lambda self, steps, limit=0.0: (
         20 + chance.random() - 9 * any(isinstance(step, ChainedLayers | FusedLayers) for step in steps)
-        - 15 * any(isinstance(step, WholeLayer) for step in steps)
+        - 15 * bool(wholes(steps)) - 2 * len(wholes(steps))
         - chance.choice((0, 12)) * any(isinstance(step, WholeAfter) for step in steps)))
     monkeypatch.setattr(whole, "_GAIN", 1.0)
 
@@ -45,7 +46,7 @@ def always(monkeypatch: pytest.MonkeyPatch) -> None:
     whole_always(monkeypatch, random.Random(1))
 
 
-def wholes(steps: "list[Step]") -> list[WholeLayer]:
+def wholes(steps: Sequence[Step]) -> list[WholeLayer]:
     return [step for step in steps if isinstance(step, WholeLayer)]
 
 
