@@ -18,7 +18,7 @@ LONG = {
     "depthwise": ((6, 1, 1, 70), (6, 2, 90), {"group": 6}),
     "groups": ((6, 2, 1, 70), (4, 2, 90), {"group": 2}),
     "dilated": ((4, 3, 2, 40), (3, 4, 99), {"dilations": [1, 2], "pads": [0, 10, 1, 10]}),
-    "dilated, of all pixels": ((2, 3, 1, 47), (3, 1, 139), {"dilations": [1, 3], "strides": [1, 4]}),
+    "dilated, of all pixels": ((2, 3, 1, 47), (3, 1, 139), {"dilations": [1, 3], "strides": [1, 8]}),
 }
 
 

@@ -125,7 +125,7 @@ def _in_pieces(context: Context, source: Real, weights: np.ndarray, dilations: S
     pieces = -(-taps // ((MAX_KERNEL - 1) // step + 1))
     each = -(-taps // pieces)
     limits, left = np.array(MAX_PADS * 2), np.where(np.arange(4) % 2 == axis, windows.pads, 0)
-    if (left > _MOST_PIECES * limits).any() or pieces > _MOST_PIECES or axis == 1 and stride > MAX_STRIDE:
+    if (left > _MOST_PIECES * limits).any() or pieces > _MOST_PIECES or axis == 1 and made > 1 and stride > MAX_STRIDE:
         return None     # `gen.mapping.strides` makes columns channels
     while left.any():
         now = np.minimum(left, limits)
