@@ -266,13 +266,24 @@ def random_pairs(seed: int, *, pairs: int = 2, max_channels: int = 130, max_size
     return graph
 
 
-def random_chains(seed: int, *, count: int = 2, max_channels: int = 130, max_size: int = 24) -> Graph:
-    """A graph of layers, mostly pointwise, each with a depthwise and a pointwise one after it."""
+def random_chains(seed: int, *, count: int = 2, max_channels: int = 130, max_size: int = 24,
+                  image: bool = False) -> Graph:
+    """A graph of layers, mostly pointwise, each with a depthwise and a pointwise one after it. ``image``: of an image
+    of three channels, the first layer with a kernel of 3x3.
+    """
     rng = np.random.default_rng(seed)
-    builder = RandomBuilder(rng, max_channels, max_size, 0.2)
-    tensor = entrance = builder.tensor((builder.channels(), builder.between(1, max_size), builder.between(1, max_size)))
-    for _ in range(count):
-        tensor = builder.pair(builder.plain(tensor))
+    builder = RandomBuilder(rng, max_channels, max_size, 0.2, upsampled=0)
+    channels, least = (3, 8) if image else (builder.channels(), 1)
+    height, width = builder.between(least, max_size), builder.between(least, max_size)
+    tensor = entrance = builder.tensor((channels, height, width))
+    for number in range(count):
+        if image and not number:
+            stride = builder.between(1, 2)
+            size = (output_size(height, 3, stride, 1, 1), output_size(width, 3, stride, 1, 1))
+            tensor = builder.make_conv(tensor, builder.channels(), False, (3, 3), (stride, stride), (1, 1, 1, 1), size)
+        else:
+            tensor = builder.plain(tensor)
+        tensor = builder.pair(tensor)
     graph = Graph(f"chains{seed}", builder.tensors, tuple(builder.layers), {"input": (entrance.name, ())},
                   {"output": (tensor.name, ())})
     verify(graph)

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-__all__ = ["NEVER", "TimedFifo", "earliest"]
+__all__ = ["NEVER", "TimedFifo", "earliest", "earliest_around"]
 
 #: Before every cycle.
 NEVER = -1 << 60
@@ -15,6 +15,15 @@ def earliest(allowed: np.ndarray, pace: int = 1) -> np.ndarray:
     np.maximum.accumulate(times, out=times)
     times += steps
     return times
+
+
+def earliest_around(others: np.ndarray, allowed: np.ndarray) -> np.ndarray:
+    """`earliest`, one a cycle but none in the cycles ``others``, which are rising."""
+    if not len(others):
+        return earliest(allowed)
+    # Reckoned in cycles that are left.
+    turns = earliest(allowed - others.searchsorted(allowed))
+    return turns + (others - np.arange(len(others))).searchsorted(turns, side="right")
 
 
 class TimedFifo:

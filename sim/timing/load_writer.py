@@ -117,8 +117,6 @@ class Writer:
                     last, row = yield from self._runs(index, geometry, gather, instruction, accepted)
                 else:
                     last, row = (yield from self._box(index, geometry, instruction, accepted)), _width(geometry)
-                    if gathers:
-                        runs.pixels(last)
                 done = runs.last if gathers else last
                 self.walk.end(row)
                 self.clock = last
@@ -158,7 +156,8 @@ class Writer:
         # Where in the series of pixels the data is.
         data = ((np.arange(blocks)[:, None, None] * height + top + np.arange(rows)[:, None]) * width
                 + left + np.arange(cols)).ravel()
-        return (yield from self._pixels(index, data, total, max(accepted, self.walk.first - 1)))
+        return (yield from self._pixels(index, data, total, max(accepted, self.walk.first - 1),
+                                        in_runs=bool(self.shared.config.gather)))
 
     def _tiles(self, index: int, geometry: Instruction, tiles: Instruction, instruction: Instruction,
                accepted: int) -> Generator[str | None, None, tuple[int, int]]:
@@ -179,8 +178,10 @@ class Writer:
                 timer.complete(time + WinogradLinesTiming.LATENCY)
         return time, timer.last
 
-    def _pixels(self, index: int, data: np.ndarray, total: int, time: int) -> TimedSteps:
-        """``total`` pixels from the cycle after ``time`` on; ``data``: which of them come from memory."""
+    def _pixels(self, index: int, data: np.ndarray, total: int, time: int, *, in_runs: bool = False) -> TimedSteps:
+        """``total`` pixels from the cycle after ``time`` on; ``data``: which of them come from memory; ``in_runs``:
+        they pass the gatherer.
+        """
         shared, done = self.shared, 0
         while done < total:
             while len(data) and data[0] == done and not shared.load_data.available:
@@ -193,14 +194,18 @@ class Writer:
                 allowed = np.full(end - done, NEVER)
                 allowed[data[:count] - done] = arrived
             allowed[0] = max(allowed[0], time + 1)
-            times = shared.around_kept(allowed)
-            sure = shared.surely(times)
+            times = written = shared.around_kept(allowed)
+            if in_runs:
+                times, written = self.runs.pixel_times(allowed, shared.kept)
+            sure = shared.surely(written)
             if not sure:
                 yield "stores to the input buffer"
                 continue
             # Only as far as it is known which cycles stores take.
             unhindered = (earliest(allowed) if len(shared.kept) else times)[sure - 1]
             times = times[:sure]
+            if in_runs:
+                self.runs.pixels(written[:sure])
             taken = times
             if padded:
                 pixels = data[:count] - done
@@ -240,9 +245,17 @@ class Writer:
                 at += count
             allowed[0] = max(allowed[0], entered + 1)
             before = max(entered, self.runs.last)
-            inside = self.runs.row(shape, allowed)
+            while True:
+                kept = shared.kept = shared.kept[shared.kept.searchsorted(entered):]
+                inside, runs = self.runs.times(shape, allowed, kept)
+                if shared.certain(int(runs[-1])):
+                    break
+                yield "stores to the input buffer"
+            unhindered = int(self.runs.times(shape, allowed, kept[:0])[1][-1]) if len(kept) else int(runs[-1])
+            self.runs.row(shape, runs)
             entered = int(inside[-1])
-            work, least = max(entered, self.runs.last) - before, max(len(shape.needs), shape.beats)
+            work = max(entered, self.runs.last) - before
+            least = max(len(shape.needs), shape.beats) + self.runs.last - unhindered
             shared.spent(Queue.LOAD, "busy", index, min(work, least))
             shared.spent(Queue.LOAD, "wait_bus", index, max(0, work - least))
             self.walk.meet(inside)

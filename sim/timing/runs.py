@@ -8,7 +8,7 @@ from cores.arch.instruction import Instruction
 from cores.config import NpuConfig
 from cores.timing.gather import ByteWindowTiming, GatheredPathTiming, RunWalkTiming
 
-from .fifo import NEVER, earliest
+from .fifo import NEVER, earliest, earliest_around
 
 __all__ = ["RowShape", "Runs"]
 
@@ -53,6 +53,8 @@ class Runs:
         self._first = NEVER             # when its first run may set out
         # When the last runs set out, as many as the walk is ahead of.
         self._gone = np.full(RunWalkTiming.AHEAD + 1, NEVER)
+        # When those of the last pixels did, as many as there are places.
+        self._pixels = np.full(ByteWindowTiming.SLOTS, NEVER)
         # Of the rows before: where each run begins, from the next row's first beat on, and when it was the next to go.
         self._begins = self._next = _NONE
 
@@ -68,9 +70,23 @@ class Runs:
         self._last_before, self._last_row = self.last, NEVER
         return announced
 
-    def pixels(self, last: int) -> None:
-        """A box of pixels, each of which is a run, or a pair, and sets out a cycle after the last of these."""
-        self.last = last + 1
+    def pixel_times(self, allowed: np.ndarray, kept: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """When pixels enter, which are ``allowed`` to from then on, and when their runs set out: a run each, or a pair.
+        ``kept``: cycles in which none does, of beats of local stores.
+        """
+        inside = earliest(allowed)
+        while True:
+            runs = earliest_around(kept, np.maximum(inside + 1, self.last + 1))
+            places = np.concatenate([self._pixels, runs])[:len(runs)] + 1
+            entered = earliest(np.maximum(inside, places))
+            if (entered == inside).all():
+                return entered, runs
+            inside = entered
+
+    def pixels(self, runs: np.ndarray) -> None:
+        """Pixels of a box have these `pixel_times`."""
+        self.last = int(runs[-1])
+        self._pixels = np.concatenate([self._pixels, runs])[-ByteWindowTiming.SLOTS:]
         self._begins = self._next = _NONE
 
     def places(self, beats: np.ndarray) -> np.ndarray:
@@ -78,19 +94,29 @@ class Runs:
         begins, following = np.append(self._begins, beats[-1]), np.append(self._next, self.last + 1)
         return following[np.searchsorted(begins, beats - ByteWindowTiming.SLOTS + 1)]
 
-    def row(self, shape: RowShape, allowed: np.ndarray) -> np.ndarray:
-        """A row of runs, as if none of its beats waited for a place; these are ``allowed`` from then on to enter.
+    def times(self, shape: RowShape, allowed: np.ndarray, kept: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """When the beats of a row enter, which are ``allowed`` to from then on, and when its runs set out: not in the
+        cycles ``kept``, of beats of local stores.
 
-        Returns when they do. Then it is known which of them wait indeed, which they hardly do.
+        Runs go as if no beat waited for a place, which they hardly do, unless stores hold them up.
         """
-        inside = earliest(allowed)
-        runs = earliest(np.maximum(inside[shape.needs] + 1, max(self.last + 1, self._first)))
         begins = np.concatenate([self._begins, shape.firsts, [shape.beats]])
-        following = np.concatenate([self._next, [self.last + 1], runs + 1])
-        places = following[np.searchsorted(begins, np.arange(shape.beats) - ByteWindowTiming.SLOTS + 1)]
+        places = np.searchsorted(begins, np.arange(shape.beats) - ByteWindowTiming.SLOTS + 1)
+        inside = earliest(allowed)
+        while True:
+            runs = earliest_around(kept, np.maximum(inside[shape.needs] + 1, max(self.last + 1, self._first)))
+            following = np.concatenate([self._next, [self.last + 1], runs + 1])
+            entered = earliest(np.maximum(inside, following[places]))
+            if not len(kept) or (entered == inside).all():
+                return entered, runs
+            inside = entered
+
+    def row(self, shape: RowShape, runs: np.ndarray) -> None:
+        """A row of runs has these `times`."""
+        begins = np.concatenate([self._begins, shape.firsts])
+        following = np.concatenate([self._next, [self.last + 1], runs[:-1] + 1])
         self._last_row = int(self._gone[0]) + 2
         self._gone = np.concatenate([self._gone, runs])[-len(self._gone):]
         self.last = int(runs[-1])
-        still = begins[:-1] > shape.beats - ByteWindowTiming.SLOTS
-        self._begins, self._next = begins[:-1][still] - shape.beats, following[:-1][still]
-        return earliest(np.maximum(inside, places))
+        still = begins > shape.beats - ByteWindowTiming.SLOTS
+        self._begins, self._next = begins[still] - shape.beats, following[still]

@@ -17,7 +17,7 @@ from cores.timing.pools import pool_of
 
 from .bus import ReadBus
 from .dram import Dram, DramTiming
-from .fifo import NEVER, TimedFifo, earliest
+from .fifo import NEVER, TimedFifo, earliest_around
 
 __all__ = ["ENGINES", "STATES", "Process", "Shared", "Steps", "TimedSteps"]
 
@@ -107,13 +107,8 @@ class Shared:
     def around_kept(self, allowed: np.ndarray) -> np.ndarray:
         """When a series of writes of the input buffer happens, one a cycle, none before it is ``allowed``."""
         # Series follow one another, so what is before this one is of no more use.
-        kept = self.kept = self.kept[self.kept.searchsorted(allowed[0]):]
-        if not len(kept):
-            return earliest(allowed)
-        # Reckoned in cycles that are left to loads.
-        allowed = np.maximum(allowed, allowed[0])
-        turns = earliest(allowed - kept.searchsorted(allowed))
-        return turns + (kept - np.arange(len(kept))).searchsorted(turns, side="right")
+        self.kept = self.kept[self.kept.searchsorted(allowed[0]):]
+        return earliest_around(self.kept, np.maximum(allowed, allowed[0]))
 
     def surely(self, times: np.ndarray) -> int:
         """How many of a series of writes are certain not to be put off by beats of local stores."""
@@ -121,6 +116,10 @@ class Shared:
             return len(times)
         known = int(times.searchsorted(self.kept_until))
         return known or min(int(times.searchsorted(self.until)), _IMPATIENT)
+
+    def certain(self, time: int) -> bool:
+        """Whether all beats of local stores up to that cycle are known."""
+        return not self.keeps or time < self.kept_until or time < self.until
 
     def take(self, sink: Queue, source: Queue, count: int) -> TimedSteps:
         """Take tokens; returns the cycle from which they were there."""

@@ -2,6 +2,7 @@
 
 import math
 import random
+from functools import partial
 
 import numpy as np
 import pytest
@@ -18,6 +19,7 @@ from tests.compiled import compile_kept, compile_random
 from tests.gen.test_chains import chain_always
 from tests.gen.test_kept_tensors import chain, compiled
 from tests.gen.test_whole import pooled_graph, whole_always
+from tests.random_cases import MACHINES
 from tests.random_layers import random_chains, random_pairs
 
 from .local_programs import copy_program
@@ -30,6 +32,8 @@ CONFIGS = {
                     local_store=1),
     "own taps": NpuConfig(oc_lanes=16, ic_lanes=8, nnz_lanes=4, select_fanin=2, input_depth=512, acc_depth=64,
                           weight_depth=512, depthwise=1, local_store=1),
+    # Loads that gather the rows of an image wait for stores to the input buffer, too.
+    "image": MACHINES["windows"],
 }
 
 machine = machines(CONFIGS, "64", "own taps")
@@ -75,17 +79,22 @@ def test_random_pairs(machine, seed, always):
     assert sum(check(machine, seed + number, max_size=16) for number in range(20)) > 8
 
 
-def test_random_chains(machine, seed, monkeypatch):
-    """Three layers as one pass, in any way; the time model knows how long that takes."""
-    chain_always(monkeypatch, random.Random(seed))
-    found = 0
+def check_cycles(machine: RtlMachine, seed: int) -> int:
+    """Run random chains of layers; the time model knows how long they take. Returns how many layers were fused."""
+    found, make = 0, partial(random_chains, image=bool(machine.config.gather))
     for number in range(12):
-        program, graph = compile_random(machine.config, seed + number, max_size=16, make=random_chains)
+        program, graph = compile_random(machine.config, seed + number, max_size=16, make=make)
         found += [layer.mode for layer in program.layers].count("fused")
         check_on_rtl(machine, program, graph, seed + number, reused=True)
         ideal = check_on_rtl(machine, program, graph, seed + number, bus=Bus(), reused=True)
         assert abs(estimate(machine.config, program.code).cycles - ideal.cycles) <= max(0.005 * ideal.cycles, 12)
-    assert found > 8
+    return found
+
+
+def test_random_chains(machine, seed, monkeypatch):
+    """Three layers as one pass, in any way."""
+    chain_always(monkeypatch, random.Random(seed))
+    assert check_cycles(machine, seed) > 8
 
 
 def test_whole_tensors_stay(machine, seed):
@@ -98,14 +107,7 @@ def test_whole_tensors_stay(machine, seed):
 def test_random_whole_tensors(machine, seed, monkeypatch):
     """With padding that is loaded in advance, and layers without any loads but those of weights."""
     whole_always(monkeypatch, random.Random(seed))
-    found = 0
-    for number in range(12):
-        program, graph = compile_random(machine.config, seed + number, max_size=16, make=random_chains)
-        found += [layer.mode for layer in program.layers].count("fused")
-        check_on_rtl(machine, program, graph, seed + number, reused=True)
-        ideal = check_on_rtl(machine, program, graph, seed + number, bus=Bus(), reused=True)
-        assert abs(estimate(machine.config, program.code).cycles - ideal.cycles) <= max(0.005 * ideal.cycles, 12)
-    assert found > 8
+    assert check_cycles(machine, seed) > 8
 
 
 @pytest.mark.parametrize("maximum", [False, True])
