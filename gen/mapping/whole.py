@@ -443,8 +443,7 @@ def _in_rows(config: NpuConfig, windows: WindowMapping, target: Kept | None,
     """A depthwise layer that reads whole rows in the input buffer, and their form."""
     (_, height, width), (_, out_height, out_width) = windows.source.shape, windows.target.shape
     # With a kernel of 1x1 it has the map as one long row.
-    geometry = replace(windows.plan.geometry, input_size=(height, width), output_size=(out_height, out_width))
-    assert isinstance(geometry, WindowGeometry)
+    geometry = replace(_unbanded(config, windows), input_size=(height, width), output_size=(out_height, out_width))
     left = geometry.pads[1]
     for count in part_counts(-(-out_height // geometry.word_rows)):
         tiles = [geometry.spatial_tile(y, rows, 0, out_width, config)
@@ -459,8 +458,7 @@ def _in_rows(config: NpuConfig, windows: WindowMapping, target: Kept | None,
                for tile in laid) and _suit(config, windows, laid, target):
             rows = WindowRows(len(windows.tiles), height, width, left, pitch, depth,
                               ((0, height, tiles[0].pad_top),), config.banks)
-            form = replace(geometry, band_words=config.acc_depth)
-            plan = Plan(form, laid, len(windows.tiles), False, False, 0, 0)
+            plan = Plan(geometry, laid, len(windows.tiles), False, False, 0, 0)
             return replace(windows, plan=plan), rows
     return None
 
@@ -486,7 +484,7 @@ def _loading(config: NpuConfig, layer: ConvMapping, target: Kept | None, words: 
 def _loading_windows(config: NpuConfig, layer: WindowMapping, target: Kept | None,
                      words: int) -> tuple[ConvMapping, None] | None:
     """Of whole rows, a few blocks at a time."""
-    geometry, most = layer.plan.geometry, config.input_depth // 3
+    geometry, most = _unbanded(config, layer), config.input_depth // 3
     height, width = geometry.output_size
     for count in part_counts(-(-height // geometry.word_rows)):
         tiles = tuple(geometry.spatial_tile(y, rows, 0, width, config)
@@ -494,5 +492,13 @@ def _loading_windows(config: NpuConfig, layer: WindowMapping, target: Kept | Non
         if all(geometry.fits(tile, config) and geometry.words(tile, config) <= words and tile.entries <= most
                for tile in tiles) and _suit(config, layer, tiles, target):
             chunk = max(1, min(layer.plan.chunk, most // max(tile.entries for tile in tiles)))
-            return replace(layer, plan=replace(layer.plan, spatial_tiles=tiles, chunk=chunk)), None
+            plan = replace(layer.plan, geometry=geometry, spatial_tiles=tiles, chunk=chunk)
+            return replace(layer, plan=plan), None
     return None
+
+
+def _unbanded(config: NpuConfig, layer: WindowMapping) -> WindowGeometry:
+    """Its geometry, of which each spatial tile is stored as a whole."""
+    geometry = layer.plan.geometry
+    assert isinstance(geometry, WindowGeometry)
+    return replace(geometry, band_words=config.acc_depth)

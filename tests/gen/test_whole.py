@@ -26,6 +26,7 @@ from tests.compiled import compile_kept
 from tests.gen.test_chains import CONFIGS, ORDERS, chain_graph
 from tests.gen.test_compiler import conv_graph, run_and_compare
 from tests.gen.test_kept_tensors import chain
+from tests.random_cases import MACHINES
 from tests.random_layers import random_chains
 
 
@@ -118,6 +119,15 @@ def test_depthwise_layers_of_one_tap(name, depthwise, always, rng):
         program, _ = compile_kept(graph, CONFIGS[name])
         assert size == (5, 7) or "t2" not in program.tensors
         run_and_compare(program, graph, 1, ("load", "store"))
+
+
+def test_rows_that_are_stored_in_bands(always):
+    """A depthwise layer that loads its input stores whole tiles where bands of them would not begin with an entry."""
+    graph = chain_graph((29, 29, 29, 111), (12, 14), pads=(0, 0, 1, 1))
+    graph = replace(graph, layers=graph.layers[1:], inputs={"x": ("a", ())})
+    program, _ = compile_kept(graph, MACHINES["windows"])
+    assert "b" not in program.tensors
+    run_and_compare(program, graph, 1, ORDERS[:2])
 
 
 def test_layers_after_those_that_stay():
