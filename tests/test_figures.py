@@ -37,6 +37,16 @@ def test_all_figures_are_of_records(one: Page):
     assert complaints(one, known_constants()) == []
 
 
+def test_the_time_model_is_the_verilog_s():
+    """Of every network that was run on both."""
+    figures = load("networks").figures
+    models = {name: cycles for name, cycles in figures.items() if name.endswith(".time_model")}
+    assert len(models) > 15
+    far = {name: cycles for name, cycles in models.items()
+           if cycles != pytest.approx(figures[name.replace(".time_model", ".cycles")], rel=0.005)}
+    assert not far, f"over 0.5 % from the Verilog: {far}"
+
+
 def test_every_record_is_on_a_page():
     assert set(NAMES) == {name for one in PAGES for name in one.records}
 
