@@ -196,7 +196,7 @@ def _fitted(rows: Sequence[Sequence[float]], wanted: Sequence[float]) -> np.ndar
 def _about(scaled: np.ndarray, target: np.ndarray, choices: np.ndarray) -> np.ndarray:
     """A bit less than what each of the ``choices`` (N, terms) leaves of ``target``; infinite if a factor is negative.
 
-    All at once by their normal equations, in a tenth of the time of solving each well. They are not exact: a factor
+    All at once by their normal equations, which takes less time than to solve each well. They are not exact: a factor
     counts as negative only where it surely is.
     """
     lengths = np.maximum(np.linalg.norm(scaled, axis=0), 1e-30)

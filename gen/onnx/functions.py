@@ -35,6 +35,8 @@ __all__ = ["ELEMENTWISE", "Functions"]
 
 #: Quantised values that a result is known to be a function of, and nodes of such a function, for time.
 _NEAREST, _LONGEST = 8, 64
+#: Bytes of the values of a node, the result of which is kept for others that do the same.
+_KEPT = 1 << 16
 #: Operators whose constants may be infinite.
 _BOUNDED = ("Clip", "Max", "Min")
 _QUANTISING = ("QuantizeLinear", "DequantizeLinear")
@@ -226,7 +228,9 @@ def _evaluate(node: onnx.NodeProto, opsets: Sequence[onnx.OperatorSetIdProto],
     same.input[:], same.output[:] = [names.get(name, "") for name in node.input], ["y"]
     known = tuple((names[name], numpy_helper.from_array(array).SerializeToString())
                   for name, array in values.items())
-    return _result(same.SerializeToString(), tuple((o.domain, o.version) for o in opsets), known)
+    # Those of large values come once; they would only take memory.
+    result = _result if sum(array.nbytes for array in values.values()) <= _KEPT else _result.__wrapped__
+    return result(same.SerializeToString(), tuple((o.domain, o.version) for o in opsets), known)
 
 
 @lru_cache(maxsize=1 << 12)
